@@ -1,0 +1,1 @@
+"""The command ``dspark-sched``; installed as ``dspark_sched_cli``."""

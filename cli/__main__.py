@@ -1,0 +1,5 @@
+"""Run the command from a checkout: ``python -m cli``."""
+
+from .main import main
+
+main()

@@ -1,0 +1,73 @@
+"""The command group: commands load on use, every error is one line and exit code 2."""
+
+import sys
+from importlib import import_module
+
+import click
+
+COMMANDS = {
+    "calibrate": "Fit temperatures on a held-out log and say how far to trust them.",
+    "demo": "Run calibrate and simulate on the bundled data.",
+    "simulate": "Replay a log against a step-time profile: which policy wins at which load?",
+    "warmup": "Compile every kernel ahead of time.",
+}
+
+
+class OneLineErrors(click.Group):
+    """A group whose commands are imported on use and whose errors are one line on stderr."""
+
+    def list_commands(self, ctx):
+        """Return the names, without importing anything."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx, name):
+        """Import the module of one command."""
+        if name not in COMMANDS:
+            return None
+        return getattr(import_module(f".{name}", __package__), name)
+
+    def format_commands(self, ctx, formatter):
+        """List the commands from the table above."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def main(self, *args, **kwargs):
+        """Run, and turn every foreseeable error into one line and exit code 2."""
+        kwargs["standalone_mode"] = False
+        try:
+            code = super().main(*args, **kwargs)
+        except click.exceptions.Exit as stop:
+            code = stop.exit_code
+        except click.Abort:
+            code = _fail("interrupted", 130)
+        except click.ClickException as error:
+            code = _fail(error.format_message())
+        except OSError as error:
+            code = _fail(f"{error.filename or 'input/output'}: {error.strerror or error}")
+        except ValueError as error:
+            from dspark_sched.checks import InputError
+
+            if not isinstance(error, InputError):
+                raise
+            code = _fail(str(error))
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail(message, code=2):
+    click.echo("dspark-sched: " + " ".join(message.split()), err=True)
+    return code
+
+
+@click.group(cls=OneLineErrors, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="dspark-sched", message="%(version)s")
+def cli():
+    """Confidence-scheduled speculative decoding: how many drafts are worth verifying now?
+
+    Bring a log of drafted blocks (confidences, how many were accepted) and a curve of engine
+    steps per second by batch tokens. Start with `dspark-sched demo`.
+    """
+
+
+def main():
+    """Run the command line."""
+    cli()

@@ -1,0 +1,54 @@
+"""Confidence-scheduled speculative decoding (DSpark, arXiv 2607.05147) for any engine.
+
+Names load on first use, so importing the package costs nothing until something is called.
+"""
+
+from importlib import import_module
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Acceptance": "types",
+    "Allocation": "types",
+    "Batch": "types",
+    "Calibration": "types",
+    "CapacityPlan": "types",
+    "Delayed": "allocation.delayed",
+    "DelayedScheduler": "allocation.delayed",
+    "EarlyStop": "allocation.greedy",
+    "Finding": "types",
+    "FixedLength": "allocation.baselines",
+    "InputError": "checks",
+    "Log": "types",
+    "LosslessnessError": "checks",
+    "SimulationResult": "types",
+    "SpsProfile": "profile",
+    "Status": "types",
+    "VerifiedBlock": "types",
+    "acceptance": "calibration.acceptance",
+    "allocate": "allocation.greedy",
+    "fit_sts": "calibration.temperature",
+    "load_calibration": "engines.temperatures",
+    "load_profile": "engines.profiles",
+    "plan_capacity": "allocation.capacity",
+    "read_log": "logs.reader",
+    "save_calibration": "engines.temperatures",
+    "simulate": "simulation.serving",
+    "survival": "allocation.greedy",
+    "verify_block": "verification.sampling",
+    "warm_up": "warmup",
+}
+
+__all__ = sorted([*_HOME, "__version__"])
+
+
+def __getattr__(name):
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f".{_HOME[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__():
+    return __all__

@@ -1,0 +1,214 @@
+"""``allocate``: Algorithm 1 (early stop) and the top-K of a given capacity; ``survival``."""
+
+import numpy as np
+
+from .. import checks
+from ..checks import InputError, LosslessnessError
+from ..kernels import hot
+from ..types import Status
+from .base import allocation, candidates
+from .capacity import search_capacity
+
+__all__ = ["EarlyStop", "allocate", "survival", "top_lengths"]
+
+SEARCHES = ("early-stop", "global")
+
+
+def survival(confidence, *, validate=True):
+    """Probability that each draft prefix survives verification.
+
+    Parameters
+    ----------
+    confidence : array_like, shape (R, gamma), in [0, 1]
+        Calibrated conditional acceptance probabilities c[r, k].
+    validate : bool
+        False skips the check of the values; NaN then spreads to the end of its row.
+
+    Returns
+    -------
+    ndarray, shape (R, gamma)
+        a[r, j] = prod_{i<=j} c[r, i]: computed in float64, rounded to the input's float dtype
+        (float64 for lists and integers).
+
+    Raises
+    ------
+    InputError
+        A value that is NaN or outside [0, 1] (row and position named), a wrong shape or dtype.
+
+    Notes
+    -----
+    Section 3.2.2. ``allocate`` uses the unrounded products.
+
+    Examples
+    --------
+    >>> import dspark_sched as ds
+    >>> ds.survival([[0.5, 0.5, 1.0]])
+    array([[0.5 , 0.25, 0.25]])
+    """
+    dtype = np.dtype(getattr(confidence, "dtype", None)) if _is_half(confidence) else None
+    confidence = checks.as_confidence(confidence)
+    if validate:
+        checks.check_confidence(confidence)
+    out = np.empty_like(confidence)
+    hot.survival_products(confidence, out)
+    return out if dtype is None else out.astype(dtype)
+
+
+def _is_half(values):
+    return str(getattr(values, "dtype", "")).endswith("float16") and not str(values.dtype).endswith(
+        "bfloat16"
+    )
+
+
+def allocate(
+    confidence,
+    profile,
+    *,
+    capacity=None,
+    max_lengths=None,
+    min_lengths=None,
+    other_tokens=0,
+    search="early-stop",
+    allow_anticipation=False,
+    out=None,
+    validate=True,
+    invalid="raise",
+):
+    """How many drafts of each request to verify in this step.
+
+    Without ``capacity``: Algorithm 1, greedy with early stop, over this step's confidences.
+    With ``capacity``: the drafts with the largest survival **now**, as many as it allows; take
+    the capacity from ``plan_capacity`` on confidences at least one step old (section 5.2).
+
+    Parameters
+    ----------
+    confidence : array_like, shape (R, gamma), in [0, 1]
+        Calibrated conditional acceptance probabilities of this step's drafts. Positions past
+        ``max_lengths`` are never admitted, but are checked; put 0 there if there is no draft.
+    profile : SpsProfile
+        Step time by batch tokens.
+    capacity : int, optional
+        Drafts to admit in the whole step, anchors not counted, minimum lengths counted.
+    max_lengths, min_lengths : array_like of int, shape (R,), optional
+        0 <= min <= max <= gamma. Minimum drafts are granted before anything competes, even at
+        survival 0. Both must come from information older than the tokens they cut.
+    other_tokens : int
+        Tokens of the pass that are neither anchors nor drafts (prefill chunks).
+    search : {"early-stop", "global"}
+        "global" on this step's confidences is not lossless under rejection sampling
+        (Appendix A) and is refused unless ``allow_anticipation=True``.
+    allow_anticipation : bool
+        Permit ``search="global"``: for studies, or for engines that verify by comparing with
+        tokens sampled from the target, which is exact under any schedule.
+    out : ndarray of int32, shape (R,), optional
+        Filled with the lengths, and returned as ``lengths``.
+    validate : bool
+        False skips the check of the values. A NaN survival is never a candidate all the same.
+    invalid : {"raise", "drop"}
+        A value that is NaN or outside [0, 1]: refuse it, or end that row's candidates there and
+        count the row.
+
+    Returns
+    -------
+    Allocation
+
+    Raises
+    ------
+    InputError
+        Bad values (row and position named), bounds, capacity below the minimum lengths.
+    LosslessnessError
+        ``search="global"`` without ``allow_anticipation=True``.
+
+    Notes
+    -----
+    Ties in survival go to the smaller position, then the smaller row. A candidate is admitted by
+    early stop only if it improves the throughput strictly (by more than 1e-12, relatively).
+
+    Examples
+    --------
+    >>> import dspark_sched as ds
+    >>> profile = ds.SpsProfile([1, 2, 3], steps_per_second=[1.0, 0.5, 0.45])
+    >>> ds.allocate([[0.8, 0.9]], profile).lengths
+    array([0], dtype=int32)
+    """
+    checks.check_choice(search, SEARCHES, "search")
+    batch = candidates(confidence, max_lengths, min_lengths, other_tokens, validate, invalid)
+    lengths = _lengths_array(out, len(batch.first))
+    if search == "global":
+        return _search_globally(batch, profile, capacity, allow_anticipation, lengths)
+    if capacity is not None:
+        return top_lengths(batch, profile, checks.as_count(capacity, "capacity"), lengths)
+    times = profile.step_times(batch.base_tokens, batch.num_eligible, len(lengths))
+    heap = np.empty(len(lengths), np.int32)
+    admitted, tokens = hot.early_stop(batch.survival, batch.first, batch.last, times, lengths, heap)
+    if admitted < 0:
+        raise profile.beyond_error(batch.base_tokens + len(times))
+    return allocation(batch, profile, lengths, admitted, tokens)
+
+
+def top_lengths(batch, profile, capacity, lengths, status=Status.OK):
+    """Divide ``capacity`` by the current survivals of checked candidates."""
+    if capacity < batch.num_granted:
+        raise InputError(
+            f"capacity {capacity} is below the sum of min_lengths, {batch.num_granted}; "
+            f"raise the capacity or lower min_lengths"
+        )
+    extra = min(capacity - batch.num_granted, batch.num_eligible)
+    heap = np.empty(len(lengths), np.int32)
+    admitted, tokens = hot.top_capacity(
+        batch.survival, batch.first, batch.last, extra, lengths, heap
+    )
+    return allocation(batch, profile, lengths, admitted, tokens, capacity, status)
+
+
+def _search_globally(batch, profile, capacity, allow_anticipation, lengths):
+    if not allow_anticipation:
+        raise LosslessnessError(
+            'search="global" over the current confidences lets a sampled draft token decide '
+            "whether it is verified, so the output is not the target's. Take the capacity from "
+            "plan_capacity(older_confidence, profile) and pass capacity=, or use the early stop; "
+            "allow_anticipation=True permits it for studies and exact-match verification"
+        )
+    if capacity is not None:
+        raise InputError('search="global" finds the capacity itself; leave capacity= out')
+    plan = search_capacity(batch, profile, batch.survival, unknown=None)
+    return top_lengths(batch, profile, plan.capacity, lengths, Status.ANTICIPATING)
+
+
+def _lengths_array(out, num_requests):
+    if out is None:
+        return np.empty(num_requests, np.int32)
+    checks.check_lengths_out(out, num_requests)
+    return out
+
+
+class EarlyStop:
+    """Algorithm 1 as a policy: nothing is carried from step to step. Lossless.
+
+    Parameters
+    ----------
+    profile : SpsProfile
+    invalid : {"raise", "drop"}
+    """
+
+    name = "early-stop"
+
+    def __init__(self, profile, invalid="raise"):
+        self._profile = profile
+        self._invalid = invalid
+
+    def init(self):
+        """No state."""
+        return None
+
+    def step(self, state, batch):
+        """Allocate one step; see ``allocate``."""
+        plan = allocate(
+            batch.confidence,
+            self._profile,
+            max_lengths=batch.max_lengths,
+            min_lengths=batch.min_lengths,
+            other_tokens=batch.other_tokens,
+            invalid=self._invalid,
+        )
+        return state, plan

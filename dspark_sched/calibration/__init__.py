@@ -1,0 +1,1 @@
+"""Whether confidences can be believed: acceptance, reliability, temperatures."""

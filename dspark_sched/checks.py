@@ -1,0 +1,262 @@
+"""Every check of an argument, and every sentence that refuses one.
+
+A message says which parameter, the rule, the offending value, where it is, and what to do.
+Positions are 1-based in messages (draft position 1 is the first draft); rows are 0-based.
+"""
+
+import operator
+
+import numpy as np
+
+from .kernels import hot
+
+__all__ = [
+    "InputError",
+    "LosslessnessError",
+    "as_confidence",
+    "as_count",
+    "as_ids",
+    "as_lengths",
+    "as_logits",
+    "as_survival_row",
+    "check_bounds",
+    "check_choice",
+    "check_confidence",
+    "check_gamma",
+    "check_lengths_out",
+]
+
+
+class InputError(ValueError):
+    """An argument or a file that cannot be used; the message says what to do."""
+
+
+class LosslessnessError(InputError):
+    """The request would let a sampled token decide whether it is verified (Appendix A)."""
+
+
+_FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+_CPU_DLPACK_DEVICES = (1, 3)  # kDLCPU, kDLCUDAHost (pinned host memory)
+
+
+def _as_array(values, name):
+    """View ``values`` as a NumPy array on the CPU, or refuse with the remedy."""
+    if isinstance(values, np.ma.MaskedArray):
+        raise InputError(
+            f"{name} is a masked array; pass values.filled(...) with a value you chose"
+        )
+    if isinstance(values, np.ndarray):
+        return values
+    if hasattr(values, "__cuda_array_interface__") or _is_on_device(values):
+        raise InputError(
+            f"{name} is on a device, this library runs on the CPU; copy it first "
+            f"(tensor.cpu(), jax.device_get(x), cupy.asnumpy(x))"
+        )
+    try:
+        return np.asarray(values)
+    except (TypeError, RuntimeError, BufferError, ValueError) as error:
+        if hasattr(values, "__dlpack__"):
+            try:
+                return np.from_dlpack(values)
+            except (TypeError, RuntimeError, BufferError):
+                pass
+        raise InputError(
+            f"{name} cannot be viewed as a NumPy array: {_first_line(error)}; pass equally long "
+            f"rows of numbers, or a CPU array of float16, float32 or float64 "
+            f"(for torch: x.detach().float())"
+        ) from error
+
+
+def _is_on_device(values):
+    device = getattr(values, "__dlpack_device__", None)
+    return device is not None and int(device()[0]) not in _CPU_DLPACK_DEVICES
+
+
+def _first_line(error):
+    return str(error).strip().split("\n")[0]
+
+
+def _as_float_matrix(values, name, keep_half=False):
+    """Return a C-ordered, writeable [rows, gamma] array of float32 or float64."""
+    if type(values) is np.ndarray and values.dtype in _FLOATS and values.ndim == 2:
+        flags = values.flags
+        if flags.c_contiguous and flags.writeable and flags.aligned and values.dtype.isnative:
+            return values
+    array = _as_array(values, name)
+    kind, itemsize = array.dtype.kind, array.dtype.itemsize
+    if kind in "iu" or array.size == 0 and not isinstance(values, np.ndarray):
+        dtype = np.float64
+    elif kind == "f" and itemsize in (2, 4, 8):
+        dtype = array.dtype.newbyteorder("=")
+        if itemsize == 2 and not keep_half:
+            dtype = np.float32
+    else:
+        raise InputError(
+            f"{name} has dtype {array.dtype}; pass float16, float32, float64 or integers "
+            f"(x.astype(numpy.float32))"
+        )
+    if array.ndim == 1 and array.size == 0:
+        array = array.reshape(0, 0)
+    if array.ndim != 2:
+        raise InputError(
+            f"{name} must have 2 dimensions [requests, gamma]; got shape {array.shape}. "
+            f"For one request pass {name}[None, :]"
+        )
+    array = np.asarray(array, dtype=dtype, order="C")
+    # A read-only array is another type to Numba and would compile in the middle of serving.
+    return array if array.flags.writeable and array.flags.aligned else array.copy()
+
+
+def as_confidence(values, name="confidence"):
+    """Return ``values`` as a [R, gamma] array of float32 or float64, ready for the kernels."""
+    return _as_float_matrix(values, name)
+
+
+def as_logits(values, name="logits"):
+    """Return ``values`` as a [N, gamma] float array without NaN; float16 stays float16."""
+    array = _as_float_matrix(values, name, keep_half=True)
+    bad = np.isnan(array)
+    if bad.any():
+        row, position = np.argwhere(bad)[0]
+        raise InputError(
+            f"{name} must not be NaN; got nan at row {row}, position {position + 1}. "
+            f"Leave the row out, or lower its `verified` to the last position that is known"
+        )
+    return array
+
+
+def invalid_confidence_error(confidence, flat_index, name="confidence"):
+    """Build the error for one confidence that is NaN or outside [0, 1]."""
+    row, position = divmod(int(flat_index), confidence.shape[1])
+    return InputError(
+        f"{name} must lie in [0, 1]; got {confidence[row, position]} at row {row}, position "
+        f'{position + 1}. Pass calibrated probabilities, not logits; or invalid="drop" to give '
+        f"such rows no further drafts"
+    )
+
+
+def check_confidence(confidence, name="confidence"):
+    """Raise if a confidence is NaN or outside [0, 1]."""
+    flat_index = hot.first_invalid(confidence)
+    if flat_index >= 0:
+        raise invalid_confidence_error(confidence, flat_index, name)
+
+
+def as_lengths(values, num_requests, name):
+    """Return per-request draft counts as an int32 array of shape [R]."""
+    array = _as_array(values, name)
+    if array.size == 0:
+        array = array.astype(np.int32)
+    if array.dtype.kind not in "iu":
+        raise InputError(f"{name} must be integers (draft counts); got dtype {array.dtype}")
+    if array.ndim == 0:
+        array = np.full(num_requests, array)
+    if array.shape != (num_requests,):
+        raise InputError(
+            f"{name} must have one value per request, shape ({num_requests},); "
+            f"got shape {array.shape}"
+        )
+    if array.dtype != np.int32 and array.size:
+        array = np.clip(array, -1, np.iinfo(np.int32).max)
+    array = np.ascontiguousarray(array, dtype=np.int32)
+    return array if array.flags.writeable else array.copy()
+
+
+def check_bounds(min_lengths, max_lengths, gamma):
+    """Raise unless 0 <= min <= max <= gamma for every request."""
+    row = hot.first_bad_bound(min_lengths, max_lengths, gamma)
+    if row >= 0:
+        raise InputError(
+            f"bounds must satisfy 0 <= min_lengths <= max_lengths <= gamma = {gamma}; got "
+            f"min {min_lengths[row]}, max {max_lengths[row]} at row {row}"
+        )
+
+
+def check_lengths_out(out, num_requests):
+    """Raise unless ``out`` is an int32 array of shape [R] that can be filled."""
+    good = (
+        isinstance(out, np.ndarray)
+        and out.dtype == np.int32
+        and out.shape == (num_requests,)
+        and out.flags.c_contiguous
+        and out.flags.writeable
+    )
+    if not good:
+        raise InputError(
+            f"out must be a writeable, contiguous int32 array of shape ({num_requests},); got "
+            f"{getattr(out, 'dtype', type(out).__name__)} of shape {getattr(out, 'shape', None)}"
+        )
+
+
+def as_ids(values, num_requests):
+    """Return request ids as an int64 array of shape [R]."""
+    array = _as_array(values, "request_ids")
+    if array.size == 0:
+        array = array.astype(np.int64)
+    if array.dtype.kind not in "iu":
+        raise InputError(
+            f"request_ids must be integers; got dtype {array.dtype}. "
+            f"Pack a slot and its generation into one int64"
+        )
+    if array.shape != (num_requests,):
+        raise InputError(
+            f"request_ids must have one id per row of confidence, shape ({num_requests},); "
+            f"got shape {array.shape}"
+        )
+    if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
+        raise InputError("request_ids must fit into int64; got a larger unsigned value")
+    return np.ascontiguousarray(array, dtype=np.int64)
+
+
+def as_survival_row(values, gamma, name):
+    """Return a prior survival per position, shape [gamma]: in [0, 1], never rising."""
+    array = _as_array(values, name)
+    if array.dtype.kind not in "iuf":
+        raise InputError(f"{name} must be numbers; got dtype {array.dtype}")
+    array = array.astype(np.float64)
+    if array.ndim == 0:
+        array = np.full(gamma, array)
+    if array.shape != (gamma,):
+        raise InputError(f"{name} must have shape ({gamma},), one per position; got {array.shape}")
+    bad = ~((array >= 0.0) & (array <= 1.0))
+    if bad.any():
+        k = int(np.argmax(bad))
+        raise InputError(f"{name} must lie in [0, 1]; got {array[k]} at position {k + 1}")
+    rising = np.diff(array) > 0.0
+    if rising.any():
+        k = int(np.argmax(rising)) + 1
+        raise InputError(
+            f"{name} must not rise along positions (it is a survival, not a confidence); got "
+            f"{array[k - 1]} then {array[k]} at position {k + 1}"
+        )
+    return array
+
+
+def as_count(value, name, minimum=0):
+    """Return an integer that is at least ``minimum``."""
+    try:
+        if isinstance(value, bool | np.bool):
+            raise TypeError
+        count = operator.index(value)
+    except TypeError:
+        raise InputError(
+            f"{name} must be an integer; got {value!r} ({type(value).__name__})"
+        ) from None
+    if count < minimum:
+        raise InputError(f"{name} must be at least {minimum}; got {count}")
+    return count
+
+
+def check_choice(value, choices, name):
+    """Raise unless ``value`` is one of the named choices."""
+    if value not in choices:
+        raise InputError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}")
+
+
+def check_gamma(found, expected, found_where, expected_where):
+    """Raise if two things that must have one gamma have two."""
+    if found != expected:
+        raise InputError(
+            f"gamma differs: {found_where} have {found} draft positions, {expected_where} "
+            f"{expected}; use files of the same drafter, or fit the temperatures again"
+        )

@@ -1,0 +1,1 @@
+"""Foreign files to our records and back; one file per kind."""

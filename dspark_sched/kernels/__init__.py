@@ -1,0 +1,1 @@
+"""All Numba code. Imports nothing of ours; never raises; writes into arrays the caller owns."""

@@ -1,0 +1,1 @@
+"""Logs of drafted blocks, streamed into flat arrays."""

@@ -1,0 +1,308 @@
+"""What one engine step costs: a measured curve of step time by batch tokens, and its lookup."""
+
+import numpy as np
+
+from . import checks
+from .checks import InputError
+from .types import Finding, Status
+
+__all__ = ["SpsProfile"]
+
+LOOKUPS = ("ceil", "linear", "floor")
+BEYOND = ("extrapolate", "raise")
+_TABLE_LIMIT = 1 << 20
+
+
+class SpsProfile:
+    """Steps per second (SPS) of an engine by the tokens of its batch.
+
+    Parameters
+    ----------
+    batch_tokens : array_like of int, shape (P,)
+        Measured batch sizes in tokens (anchors, drafts and other tokens), strictly increasing.
+    steps_per_second, step_seconds, step_ms : array_like of float, shape (P,)
+        Exactly one of them: the rate in 1/s, or the time of a step in s or ms. Positive, finite.
+    lookup : {"ceil", "linear", "floor"}
+        Cost between two probes: the next probe's (a CUDA graph pads the batch up to the next
+        captured size), linear in **time**, or the previous probe's. Below the first probe: the
+        first probe's time.
+    beyond : {"extrapolate", "raise"}
+        Past the last probe: go on with the last segment's slope in time (at least 0; constant for
+        one probe), marked ``Status.EXTRAPOLATED`` in what is decided from it, or refuse.
+    identity : dict, optional
+        Where it was measured (model, GPU, parallelism, gamma, captured sizes, context length).
+
+    Raises
+    ------
+    InputError
+        Probes that do not increase, rates that are not positive and finite (index and value are
+        named), no rate or two.
+
+    Notes
+    -----
+    SPS(B) of section 3.2.2. The numbers are kept in the unit they came in.
+
+    Examples
+    --------
+    >>> import dspark_sched as ds
+    >>> profile = ds.SpsProfile(batch_tokens=[8, 16], step_seconds=[0.010, 0.014])
+    >>> profile.step_seconds(9, 4)
+    0.014
+    """
+
+    def __init__(
+        self,
+        batch_tokens,
+        steps_per_second=None,
+        *,
+        step_seconds=None,
+        step_ms=None,
+        lookup="ceil",
+        beyond="extrapolate",
+        identity=None,
+    ):
+        checks.check_choice(lookup, LOOKUPS, "lookup")
+        checks.check_choice(beyond, BEYOND, "beyond")
+        given = {
+            unit: values
+            for unit, values in (
+                ("steps_per_second", steps_per_second),
+                ("step_seconds", step_seconds),
+                ("step_ms", step_ms),
+            )
+            if values is not None
+        }
+        if len(given) != 1:
+            raise InputError(
+                f"a profile needs exactly one of steps_per_second, step_seconds and step_ms; got "
+                f"{', '.join(given) or 'none'}"
+            )
+        (self._unit, values), *_ = given.items()
+        self._batch_tokens = _checked_probes(batch_tokens)
+        self._values = _checked_rates(values, self._unit, len(self._batch_tokens))
+        self._times = _to_seconds(self._values, self._unit)
+        self._lookup = lookup
+        self._beyond = beyond
+        self._identity = dict(identity or {})
+        self._table = np.empty(0)
+        self._status = Status.OK
+        if self.is_flat:
+            self._status |= Status.FLAT
+        if len(self._batch_tokens) == 1:
+            self._status |= Status.ONE_PROBE
+
+    @property
+    def batch_tokens(self):
+        """Measured batch sizes in tokens, int64 [P], read-only."""
+        return self._batch_tokens
+
+    @property
+    def steps_per_second(self):
+        """Measured rate at each probe in 1/s, float64 [P]."""
+        return self._values if self._unit == "steps_per_second" else 1.0 / self._times
+
+    @property
+    def unit(self):
+        """The unit the numbers came in: steps_per_second, step_seconds or step_ms."""
+        return self._unit
+
+    @property
+    def values(self):
+        """The numbers as they came, in ``unit``, float64 [P], read-only."""
+        return self._values
+
+    @property
+    def lookup(self):
+        """How a batch size between two probes is priced."""
+        return self._lookup
+
+    @property
+    def beyond(self):
+        """What happens past the last probe."""
+        return self._beyond
+
+    @property
+    def identity(self):
+        """Where the profile was measured."""
+        return dict(self._identity)
+
+    @property
+    def is_flat(self):
+        """Whether every probe has the same step time (then verifying all always wins)."""
+        return bool((self._values == self._values[0]).all())
+
+    @property
+    def status(self):
+        """``Status.FLAT`` and ``Status.ONE_PROBE`` where they apply; part of every plan."""
+        return self._status
+
+    def __repr__(self):
+        first, last = self._batch_tokens[0], self._batch_tokens[-1]
+        return (
+            f"SpsProfile({len(self._batch_tokens)} probes, {first}..{last} batch tokens, "
+            f"unit={self._unit!r}, lookup={self._lookup!r}, beyond={self._beyond!r})"
+        )
+
+    def is_extrapolated(self, batch_tokens):
+        """Whether ``batch_tokens`` (int or array) lies past the last measured probe."""
+        return batch_tokens > self._batch_tokens[-1]
+
+    def step_seconds(self, batch_tokens, num_requests=None):
+        """Time of one engine step: T(R, B), the one lookup.
+
+        Parameters
+        ----------
+        batch_tokens : int or array_like of int
+            Tokens of the pass, B = R + other tokens + drafts; at least 0.
+        num_requests : int, optional
+            R. A curve over batch tokens alone does not depend on it.
+
+        Returns
+        -------
+        float or ndarray of float64
+            Seconds.
+
+        Raises
+        ------
+        InputError
+            A negative batch, or one past the last probe with ``beyond="raise"``.
+        """
+        tokens = np.asarray(batch_tokens)
+        if tokens.dtype.kind not in "iuf" or not (tokens >= 0).all():
+            raise InputError(f"batch_tokens must be numbers, at least 0; got {batch_tokens!r}")
+        if self._beyond == "raise" and self.is_extrapolated(tokens).any():
+            raise self.beyond_error(tokens.max())
+        times = self._interpolate(tokens)
+        return float(times) if times.ndim == 0 else times
+
+    def beyond_error(self, batch_tokens):
+        """Build the error for a batch past the last probe."""
+        return InputError(
+            f"the profile ends at {self._batch_tokens[-1]} batch tokens and beyond='raise'; got "
+            f"{batch_tokens}. Measure a larger batch, or allow beyond='extrapolate'"
+        )
+
+    def _interpolate(self, tokens):
+        probes, times = self._batch_tokens, self._times
+        if self._lookup == "linear":
+            seconds = np.interp(tokens, probes, times)
+        else:
+            side = "left" if self._lookup == "ceil" else "right"
+            index = np.searchsorted(probes, tokens, side=side) - (self._lookup == "floor")
+            seconds = times[np.clip(index, 0, len(times) - 1)]
+        slope = 0.0
+        if len(times) > 1:
+            slope = max(0.0, (times[-1] - times[-2]) / (probes[-1] - probes[-2]))
+        excess = np.maximum(tokens - probes[-1], 0)
+        return seconds + slope * excess
+
+    def step_times(self, first_batch_tokens, num_drafts, num_requests):
+        """Step times for 0..num_drafts drafts on top of ``first_batch_tokens``.
+
+        With ``beyond="raise"`` the answer ends at the last probe, so it may be shorter; it is
+        never empty. A view into a table that grows as needed: do not write into it.
+        """
+        stop = first_batch_tokens + num_drafts + 1
+        if self._beyond == "raise":
+            stop = min(stop, int(self._batch_tokens[-1]) + 1)
+            if stop <= first_batch_tokens:
+                raise self.beyond_error(first_batch_tokens)
+        if stop > _TABLE_LIMIT:
+            return self._interpolate(np.arange(first_batch_tokens, stop))
+        if stop > len(self._table):
+            self._table = self._interpolate(np.arange(1 << (stop - 1).bit_length()))
+        return self._table[first_batch_tokens:stop]
+
+    def findings(self, num_requests, gamma):
+        """What a user should know before relying on this profile at one load.
+
+        Parameters
+        ----------
+        num_requests : int
+            R, at least 1.
+        gamma : int
+            Drafts per request, at least 1.
+
+        Returns
+        -------
+        tuple of Finding
+            Kinds: "flat", "one-probe", "inert" (the profile moves, but not between any two
+            batch sizes that the scheduler can choose between), "extrapolated".
+        """
+        num_requests = checks.as_count(num_requests, "num_requests", 1)
+        gamma = checks.as_count(gamma, "gamma", 1)
+        largest = num_requests * (1 + gamma)
+        reachable = self._interpolate(np.arange(num_requests, largest + 1))
+        span = f"{num_requests}..{largest} batch tokens (R={num_requests}, gamma={gamma})"
+        found = []
+        if len(self._batch_tokens) == 1:
+            found.append(Finding("one-probe", "one probe only: measure at least two batch sizes"))
+        if self.is_flat:
+            found.append(
+                Finding("flat", "flat: every step takes the same time, so all drafts are verified")
+            )
+        elif (reachable == reachable[0]).all():
+            found.append(
+                Finding(
+                    "inert",
+                    f"inert: step time is {reachable[0]:.6g} s everywhere in {span}, so all drafts "
+                    f"are verified; measure probes inside that range",
+                )
+            )
+        if largest > self._batch_tokens[-1]:
+            found.append(
+                Finding(
+                    "extrapolated",
+                    f"extrapolated: {span} goes past the last probe at {self._batch_tokens[-1]}; "
+                    f"measure up to {largest}",
+                )
+            )
+        return tuple(found)
+
+
+def _checked_probes(batch_tokens):
+    probes = np.asarray(batch_tokens)
+    if probes.ndim != 1 or probes.size == 0:
+        raise InputError(
+            f"batch_tokens must be a list of at least one batch size; got shape {probes.shape}"
+        )
+    if probes.dtype.kind not in "iuf":
+        raise InputError(f"batch_tokens must be integers; got dtype {probes.dtype}")
+    for i, value in enumerate(probes.tolist()):
+        if value != value or value < 1 or value > 2**53 or value != int(value):
+            raise InputError(f"batch_tokens must be integers >= 1; got {value} at index {i}")
+    probes = probes.astype(np.int64)
+    for i in np.flatnonzero(np.diff(probes) <= 0)[:1] + 1:
+        raise InputError(
+            f"batch_tokens must increase strictly; got {probes[i]} after {probes[i - 1]} at "
+            f"index {i}. Sort the probes and merge duplicates (median)"
+        )
+    probes.flags.writeable = False
+    return probes
+
+
+def _checked_rates(values, unit, num_probes):
+    rates = np.asarray(values)
+    if rates.dtype.kind not in "iuf":
+        raise InputError(f"{unit} must be numbers; got dtype {rates.dtype}")
+    if rates.shape != (num_probes,):
+        raise InputError(
+            f"{unit} must have one value per probe, shape ({num_probes},); got {rates.shape}"
+        )
+    rates = rates.astype(np.float64)
+    with np.errstate(over="ignore", divide="ignore"):
+        bad = ~(np.isfinite(rates) & (rates > 0.0) & np.isfinite(1.0 / rates))
+    if bad.any():
+        i = int(np.argmax(bad))
+        raise InputError(
+            f"{unit} must be positive and finite; got {rates[i]} at index {i}. "
+            f"Measure that batch size again, or leave the probe out"
+        )
+    rates.flags.writeable = False
+    return rates
+
+
+def _to_seconds(values, unit):
+    if unit == "steps_per_second":
+        return 1.0 / values
+    return values if unit == "step_seconds" else values / 1000.0

@@ -1,0 +1,1 @@
+"""A closed-loop replay of logged blocks with the policies an engine would run."""

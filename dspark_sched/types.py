@@ -1,0 +1,336 @@
+"""The records that pass between the layers: frozen, without I/O.
+
+Shapes use the paper's letters: R requests, gamma draft positions, N log rows.
+"""
+
+import enum
+
+import msgspec
+import numpy as np
+
+from . import checks
+
+__all__ = [
+    "Acceptance",
+    "Allocation",
+    "Batch",
+    "Calibration",
+    "CapacityPlan",
+    "Finding",
+    "Log",
+    "SimulationResult",
+    "Status",
+    "VerifiedBlock",
+]
+
+
+class Status(enum.Flag):
+    """What the caller of a decision should know about it."""
+
+    OK = 0
+    #: Every probe has the same step time: verifying everything is the only possible answer.
+    FLAT = enum.auto()
+    #: The profile has a single measured probe (then it is FLAT, too).
+    ONE_PROBE = enum.auto()
+    #: The step is larger than the last measured probe; its time is a continuation.
+    EXTRAPOLATED = enum.auto()
+    #: The capacity was larger than what could be admitted; see ``surplus``.
+    SURPLUS_CAPACITY = enum.auto()
+    #: Some requests had no older confidences; see ``num_unknown_rows``.
+    UNKNOWN_ROWS = enum.auto()
+    #: Some rows held a value that is NaN or outside [0, 1]; see ``num_invalid_rows``.
+    INVALID_ROWS = enum.auto()
+    #: Unknown rows met an empty history: their survival was taken as 1.
+    COLD_START = enum.auto()
+    #: There was nothing to schedule.
+    NO_REQUESTS = enum.auto()
+    #: A global search over the step's own confidences: not lossless under rejection sampling.
+    ANTICIPATING = enum.auto()
+
+
+class Batch(msgspec.Struct, frozen=True, eq=False):
+    """One decode step as a policy sees it.
+
+    Attributes
+    ----------
+    request_ids : ndarray of int64, shape (R,)
+        Unique, never given to another request later.
+    confidence : ndarray of float32 or float64, shape (R, gamma)
+        Calibrated conditional acceptance probabilities, in [0, 1].
+    max_lengths, min_lengths : ndarray of int32, shape (R,), or None
+        Bounds of the verified drafts per request.
+    other_tokens : int
+        Tokens of the pass that are neither anchors nor drafts (prefill chunks).
+    """
+
+    request_ids: np.ndarray
+    confidence: np.ndarray
+    max_lengths: np.ndarray | None = None
+    min_lengths: np.ndarray | None = None
+    other_tokens: int = 0
+
+
+class CapacityPlan(msgspec.Struct, frozen=True, eq=False):
+    """How many drafts the coming step should verify, and what that is expected to give.
+
+    Attributes
+    ----------
+    capacity : int
+        Drafts admitted in the whole step; anchors not counted, minimum lengths counted.
+    batch_tokens : int
+        R + other_tokens + capacity.
+    expected_tokens : float
+        R + the sum of the admitted survivals.
+    step_seconds : float
+        Time of the step at ``batch_tokens``.
+    throughput : float
+        expected_tokens / step_seconds, in tokens per second; 0 without requests.
+    status : Status
+    num_unknown_rows, num_invalid_rows : int
+    """
+
+    capacity: int
+    batch_tokens: int
+    expected_tokens: float
+    step_seconds: float
+    throughput: float
+    status: Status = Status.OK
+    num_unknown_rows: int = 0
+    num_invalid_rows: int = 0
+
+
+class Allocation(msgspec.Struct, frozen=True, eq=False):
+    """The verification lengths of one step.
+
+    Attributes
+    ----------
+    lengths : ndarray of int32, shape (R,)
+        Drafts of each request to verify, 0..gamma; the anchor is not counted.
+    capacity : int
+        Drafts that could have been admitted; ``lengths.sum() + surplus``.
+    surplus : int
+        Capacity that found no eligible draft.
+    batch_tokens : int
+        R + other_tokens + lengths.sum().
+    expected_tokens : float
+        R + the sum of the admitted survivals (one bonus token per request).
+    step_seconds : float
+        Time of the step at ``batch_tokens``.
+    throughput : float
+        expected_tokens / step_seconds, in tokens per second; 0 without requests.
+    status : Status
+    num_unknown_rows, num_invalid_rows : int
+    """
+
+    lengths: np.ndarray
+    capacity: int
+    surplus: int
+    batch_tokens: int
+    expected_tokens: float
+    step_seconds: float
+    throughput: float
+    status: Status = Status.OK
+    num_unknown_rows: int = 0
+    num_invalid_rows: int = 0
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """Something about a profile that its user should know.
+
+    Attributes
+    ----------
+    kind : str
+        "flat", "one-probe", "inert" or "extrapolated".
+    message : str
+        What it is, where, and what to do.
+    """
+
+    kind: str
+    message: str
+
+
+class VerifiedBlock(msgspec.Struct, frozen=True, eq=False):
+    """What the token rule made of one drafted block.
+
+    Attributes
+    ----------
+    tokens : ndarray of int64, shape (accepted + 1,)
+        Accepted drafts, then the residual or the bonus token.
+    accepted : int
+        Draft tokens accepted, 0..length.
+    flagged : bool
+        A draft row was NaN: its draft was rejected and the target's own row was used.
+    """
+
+    tokens: np.ndarray
+    accepted: int
+    flagged: bool
+
+
+class Calibration(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+    """Temperatures of Sequential Temperature Scaling (section 3.2.1), with how they were found.
+
+    Attributes
+    ----------
+    temperatures : ndarray of float64, shape (gamma,)
+    ece_before, ece_after : ndarray of float64, shape (gamma,)
+        ECE of the cumulative product at each position, on the records it was fitted on (or, in a
+        file written by the ``calibrate`` command, on the held-back side). NaN: not known.
+    num_bins : int
+    num_samples : int
+        Log rows the fit was given.
+    num_records : ndarray of int64, shape (gamma,)
+        Rows used at each position (``verified >= k``).
+    num_infinite : ndarray of int64, shape (gamma,)
+        Logits of -inf or +inf (a probability of 0 or 1), which no temperature moves.
+    flags : tuple of str, length gamma
+        "" , "unfitted" (fewer than 100 rows) or "grid-end" (first or last grid temperature).
+    dataset : str
+    split : dict
+        How rows were divided into fit and evaluation side; empty where they were not.
+    log_digest : str
+        ``Log.digest`` of the log, "" where unknown.
+    """
+
+    temperatures: np.ndarray
+    ece_before: np.ndarray
+    ece_after: np.ndarray
+    num_bins: int = 15
+    num_samples: int = 0
+    num_records: np.ndarray | None = None
+    num_infinite: np.ndarray | None = None
+    flags: tuple[str, ...] = ()
+    dataset: str = ""
+    split: dict = {}
+    log_digest: str = ""
+
+    @property
+    def gamma(self) -> int:
+        """Number of draft positions."""
+        return len(self.temperatures)
+
+    def apply(self, logits):
+        """Conditional confidences ``sigmoid(logit[k] / T[k])`` (Eq. 8, section 3.2.1).
+
+        Parameters
+        ----------
+        logits : array_like, shape (N, gamma)
+            Raw logits; -inf and +inf give 0 and 1.
+
+        Returns
+        -------
+        ndarray, shape (N, gamma)
+            Confidences in [0, 1] in the input's float dtype; conditional, not survivals.
+
+        Raises
+        ------
+        InputError
+            A NaN logit, or another number of positions than ``gamma``.
+        """
+        logits = checks.as_logits(logits)
+        checks.check_gamma(logits.shape[1], self.gamma, "the logits", "the temperatures")
+        scaled = logits.astype(np.float64) / self.temperatures
+        # exp(-|x|) never overflows; the two branches are the same function.
+        small = np.exp(-np.abs(scaled))
+        confidence = np.where(scaled >= 0, 1.0, small) / (1.0 + small)
+        return confidence.astype(logits.dtype)
+
+
+class Log(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+    """Drafted blocks, one row per request and decode step.
+
+    Attributes
+    ----------
+    logits : ndarray of float32 or float64, shape (N, gamma)
+        Raw confidence logits, before any calibration; -inf and +inf allowed, NaN not.
+    accepted : ndarray of int64, shape (N,)
+        Draft tokens accepted, 0..verified.
+    verified : ndarray of int64, shape (N,)
+        Positions whose fate is known, 0..gamma. An accepted stop token at position p makes it p.
+    finished : ndarray of bool, shape (N,)
+        The block ended with an accepted stop token (no bonus token was emitted).
+    request_id : ndarray of int64, shape (N,), or None
+    step : ndarray of int64, shape (N,), or None
+        Decode step within the request.
+    domain : ndarray of str, shape (N,), or None
+    num_infinite : ndarray of int64, shape (gamma,)
+        Logits that are -inf or +inf, per position.
+    source : str
+        Where the log came from; for messages.
+    digest : str
+        Digest of the contents, independent of the file format.
+    notes : tuple of str
+        What the reader assumed (for example: no ``verified`` column).
+    """
+
+    logits: np.ndarray
+    accepted: np.ndarray
+    verified: np.ndarray
+    finished: np.ndarray
+    request_id: np.ndarray | None = None
+    step: np.ndarray | None = None
+    domain: np.ndarray | None = None
+    num_infinite: np.ndarray | None = None
+    source: str = ""
+    digest: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def gamma(self) -> int:
+        """Number of draft positions."""
+        return self.logits.shape[1]
+
+    def __len__(self) -> int:
+        return len(self.accepted)
+
+
+class Acceptance(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+    """How much of what was verified was accepted.
+
+    Attributes
+    ----------
+    acceptance_length : float
+        Tokens emitted per step, bonus token included; a step that ends in an accepted stop token
+        emits no bonus token.
+    accepted_drafts : float
+        Draft tokens accepted per step, bonus token not included.
+    accepted_per_verified : float
+        Accepted over verified drafts; NaN where nothing was verified.
+    survival : ndarray of float64, shape (gamma,)
+        P(the first k drafts are accepted), from the rows with ``verified >= k``; NaN without any.
+    conditional : ndarray of float64, shape (gamma,)
+        P(draft k is accepted, given 1..k-1 were), from rows with ``verified >= k``.
+    num_records : ndarray of int64, shape (gamma,)
+        Rows with ``verified >= k``.
+    """
+
+    acceptance_length: float
+    accepted_drafts: float
+    accepted_per_verified: float
+    survival: np.ndarray
+    conditional: np.ndarray
+    num_records: np.ndarray
+
+
+class SimulationResult(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+    """A replay: one row per policy and concurrency, with what it was made from.
+
+    Attributes
+    ----------
+    rows : pandas.DataFrame
+        The figures per policy and concurrency.
+    repeats : pandas.DataFrame
+        The same per repeat, for paired comparison.
+    verdicts : tuple of str
+        In words: which policy wins where, by how much, and where scheduling loses.
+    notes : tuple of str
+        Assumptions and warnings that apply to the figures.
+    settings : dict
+        Seed, repeats, steps, policies, concurrency, digests.
+    """
+
+    rows: object
+    repeats: object
+    verdicts: tuple[str, ...]
+    notes: tuple[str, ...]
+    settings: dict

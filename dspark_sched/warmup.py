@@ -1,0 +1,1 @@
+"""``warm_up``: compile every kernel ahead of time."""

@@ -1,0 +1,5 @@
+"""Reference implementations: every algorithm once more, slowly, in the words of the paper."""
+
+import math
+
+import numpy as np
