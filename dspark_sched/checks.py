@@ -84,7 +84,7 @@ def _as_float_matrix(values, name, keep_half=False):
             return values
     array = _as_array(values, name)
     kind, itemsize = array.dtype.kind, array.dtype.itemsize
-    if kind in "iu" or array.size == 0 and not isinstance(values, np.ndarray):
+    if kind in "iu" or (array.size == 0 and not isinstance(values, np.ndarray)):
         dtype = np.float64
     elif kind == "f" and itemsize in (2, 4, 8):
         dtype = array.dtype.newbyteorder("=")

@@ -1,5 +1,3 @@
 """Reference implementations: every algorithm once more, slowly, in the words of the paper."""
 
-import math
 
-import numpy as np

@@ -13,10 +13,10 @@ from .jit import hot
 __all__ = [
     "candidate_survival",
     "capacity_search",
+    "column_sums",
     "early_stop",
     "first_bad_bound",
     "first_invalid",
-    "column_sums",
     "realign",
     "survival_products",
     "top_capacity",
