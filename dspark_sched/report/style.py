@@ -1,0 +1,75 @@
+"""The look of every figure: readable in grey, the same bytes for the same data.
+
+Figure objects on the Agg canvas; no pyplot, so nothing is global and no display is needed.
+"""
+
+import matplotlib
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+__all__ = ["BAND", "COLORS", "LINES", "MARKERS", "new_figure", "save_png"]
+
+#: Okabe-Ito colours, ordered so that neighbours also differ in lightness (printed in grey).
+COLORS = ("#000000", "#d55e00", "#56b4e9", "#009e73", "#e69f00", "#0072b2", "#cc79a7", "#999999")
+#: Markers and line patterns tell series apart where colour does not.
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (8, 2)))
+#: Opacity of an uncertainty band.
+BAND = 0.18
+
+_RC = {
+    "font.family": "DejaVu Sans",  # ships with matplotlib: the same glyphs everywhere
+    "font.size": 11,
+    "axes.titlesize": 12,
+    "axes.titlelocation": "left",
+    "axes.titleweight": "bold",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.8,
+    "lines.linewidth": 1.8,
+    "lines.markersize": 6,
+    "legend.frameon": False,
+    "legend.fontsize": 10,
+    "figure.dpi": 120,
+    "figure.constrained_layout.use": True,
+}
+
+
+def new_figure(nrows=1, ncols=1, *, width_in=8.0, height_in=5.0, **subplots):
+    """Return ``(figure, axes)`` in the shared look.
+
+    Parameters
+    ----------
+    nrows, ncols : int
+        Grid of axes.
+    width_in, height_in : float
+        Size in inches, at 120 dots per inch.
+    **subplots
+        What ``Figure.subplots`` takes (``sharex``, ``gridspec_kw``, ``squeeze``, ...).
+
+    Returns
+    -------
+    figure : matplotlib.figure.Figure
+    axes : Axes or ndarray of Axes
+    """
+    with matplotlib.rc_context(_RC):
+        figure = Figure(figsize=(width_in, height_in))
+        FigureCanvasAgg(figure)
+        return figure, figure.subplots(nrows, ncols, **subplots)
+
+
+def save_png(figure, path):
+    """Write ``figure`` as PNG, without date or program version: equal data gives equal bytes.
+
+    Parameters
+    ----------
+    figure : matplotlib.figure.Figure
+        Made by ``new_figure``.
+    path : str or Path
+        Overwritten if it exists.
+    """
+    with matplotlib.rc_context(_RC):
+        figure.savefig(path, format="png", metadata={"Software": None})
