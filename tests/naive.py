@@ -1,3 +1,129 @@
 """Reference implementations: every algorithm once more, slowly, in the words of the paper."""
 
+import math
 
+# --- Allocation (section 3.2.2, Algorithm 1; section 5.2) -------------------------------------
+
+
+def survival(confidence):
+    """a[r][j] = prod_{i<=j} c[r][i]."""
+    table = []
+    for row in confidence:
+        product, products = 1.0, []
+        for c in row:
+            product *= float(c)
+            products.append(product)
+        table.append(products)
+    return table
+
+
+def usable_survival(confidence):
+    """Survivals in which a value that is NaN or outside [0, 1] ends its row's candidates."""
+    table = []
+    for row in confidence:
+        product, products = 1.0, []
+        for c in row:
+            product = product * float(c) if 0.0 <= c <= 1.0 else 0.0
+            products.append(product)
+        table.append(products)
+    return table
+
+
+def ordered_candidates(a, first, last):
+    """(survival, position, request) of the drafts that compete, best first."""
+    found = [
+        (a[r][j], j, r) for r in range(len(a)) for j in range(first[r], last[r]) if a[r][j] > 0.0
+    ]
+    return sorted(found, key=lambda candidate: (-candidate[0], candidate[1], candidate[2]))
+
+
+def granted_tokens(a, first):
+    """One bonus token per request, and the minimum drafts."""
+    return float(len(a)) + sum(sum(a[r][: first[r]]) for r in range(len(a)))
+
+
+def early_stop(a, step_seconds, first, last, other_tokens=0):
+    """Algorithm 1: (lengths, expected tokens)."""
+    lengths = list(first)
+    batch_tokens = len(a) + other_tokens + sum(first)
+    tokens = granted_tokens(a, first)
+    best = tokens / step_seconds(batch_tokens)
+    for value, _, r in ordered_candidates(a, first, last):
+        throughput = (tokens + value) / step_seconds(batch_tokens + 1)
+        if not throughput > best * (1 + 1e-12):
+            break
+        batch_tokens, tokens, best = batch_tokens + 1, tokens + value, throughput
+        lengths[r] += 1
+    return lengths, tokens
+
+
+def top_k(a, capacity, first, last):
+    """The production allocation: (lengths, expected tokens) of the best drafts now."""
+    lengths = list(first)
+    tokens = granted_tokens(a, first)
+    for value, _, r in ordered_candidates(a, first, last)[: capacity - sum(first)]:
+        lengths[r] += 1
+        tokens += value
+    return lengths, tokens
+
+
+def capacity_throughputs(a, step_seconds, first, last, other_tokens=0):
+    """Theta(n) for n = 0.. drafts beyond the minimum ones."""
+    batch_tokens = len(a) + other_tokens + sum(first)
+    tokens = granted_tokens(a, first)
+    throughputs = [tokens / step_seconds(batch_tokens)]
+    for n, (value, _, _) in enumerate(ordered_candidates(a, first, last), start=1):
+        tokens += value
+        throughputs.append(tokens / step_seconds(batch_tokens + n))
+    return throughputs
+
+
+def plan_capacity(a, step_seconds, first, last, other_tokens=0):
+    """Global search: the smallest n within 1e-12 of the best throughput, minimum drafts added."""
+    if not len(a):
+        return 0
+    throughputs = capacity_throughputs(a, step_seconds, first, last, other_tokens)
+    threshold = (1 - 1e-12) * max(throughputs)
+    return sum(first) + next(n for n, value in enumerate(throughputs) if value >= threshold)
+
+
+class DelayedReference:
+    """Section 5.2 with dictionaries: every step's survivals are kept for ever."""
+
+    def __init__(self, step_seconds, gamma, lag):
+        self.step_seconds, self.gamma, self.lag = step_seconds, gamma, lag
+        self.steps = []  # per step: {request id: (confidence row)}
+        self.too_close = False  # whether the last capacity was a tie that rounding decides
+
+    def step(self, request_ids, confidence, first, last, other_tokens=0):
+        """(lengths, capacity, number of unknown rows, whether it was a cold start)."""
+        t = len(self.steps)
+        older, num_unknown, cold = [], 0, False
+        for request in request_ids:
+            present = all(s >= 0 and request in self.steps[s] for s in range(t - self.lag, t))
+            row = self.steps[t - self.lag][request] if present else [math.nan] * self.gamma
+            if all(math.isnan(c) for c in row):
+                num_unknown += 1
+                prior = self.mean_survival(t - self.lag)
+                cold = cold or prior is None
+                older.append(prior or [1.0] * self.gamma)
+            else:
+                older.append(usable_survival([row])[0])
+        capacity = plan_capacity(older, self.step_seconds, first, last, other_tokens)
+        if len(older):
+            throughputs = capacity_throughputs(older, self.step_seconds, first, last, other_tokens)
+            best = max(throughputs)
+            self.too_close = any(abs(x - (1 - 1e-12) * best) <= 1e-13 * best for x in throughputs)
+        lengths, _ = top_k(usable_survival(confidence), capacity, first, last)
+        self.steps.append(dict(zip(request_ids, confidence, strict=True)))
+        return lengths, capacity, num_unknown, cold
+
+    def mean_survival(self, newest):
+        """Mean survival per position over the valid rows of steps 0..newest; None without any."""
+        rows = [
+            survival([row])[0]
+            for step in self.steps[: max(newest + 1, 0)]
+            for row in step.values()
+            if all(0.0 <= c <= 1.0 for c in row)
+        ]
+        return [sum(column) / len(rows) for column in zip(*rows, strict=True)] if rows else None

@@ -113,7 +113,7 @@ class Delayed:
         allocation = msgspec.structs.replace(allocation, num_unknown_rows=plan.num_unknown_rows)
         seen, sums = _remembered(confidence, current)
         state = DelayedState(
-            request_ids=request_ids,
+            request_ids=_kept(state.request_ids, request_ids),
             history=(*history[1:], seen),
             recent=(*state.recent[1:], sums),
             total=total,
@@ -127,6 +127,11 @@ class Delayed:
         if count == 0:
             return np.ones(self._gamma), True
         return sums / count, False
+
+
+def _kept(known_ids, request_ids):
+    """Ids that no later change of the caller's array can reach."""
+    return known_ids if np.array_equal(known_ids, request_ids) else request_ids.copy()
 
 
 def _added(total, step):

@@ -1,0 +1,150 @@
+"""The delayed scheduler: old confidences size the pool, current ones divide it."""
+
+import naive
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import BAD_CONFIDENCES, CONFIDENCES, bounds, profiles
+
+import dspark_sched as ds
+
+STEP = ds.SpsProfile([2, 4, 6], step_seconds=[1.0, 1.2, 1.5])
+
+
+@st.composite
+def histories(draw, values=CONFIDENCES, max_steps=6):
+    """(gamma, [(request ids, confidence, min, max, other tokens) per step])."""
+    gamma = draw(st.integers(1, 3))
+    steps = []
+    for _ in range(draw(st.integers(1, max_steps))):
+        ids = draw(st.lists(st.integers(0, 4), unique=True, max_size=4))
+        cells = draw(st.lists(values, min_size=len(ids) * gamma, max_size=len(ids) * gamma))
+        confidence = np.array(cells).reshape(len(ids), gamma)
+        first, last = draw(bounds(len(ids), gamma))
+        steps.append((ids, confidence, first, last, draw(st.integers(0, 5))))
+    return gamma, steps
+
+
+def run(profile, gamma, lag, steps, **options):
+    scheduler = ds.DelayedScheduler(profile, gamma=gamma, lag=lag, **options)
+    return [
+        scheduler.step(ids, c, min_lengths=first, max_lengths=last, other_tokens=other)
+        for ids, c, first, last, other in steps
+    ]
+
+
+@settings(max_examples=800)
+@given(histories(st.one_of(CONFIDENCES, BAD_CONFIDENCES)), st.integers(1, 3), profiles())
+def test_every_step_equals_the_reference(history, lag, profile):
+    """Joins, leaves, permutations, bounds, bad values; except where a tie is too close to call."""
+    gamma, steps = history
+    reference = naive.DelayedReference(profile.step_seconds, gamma, lag)
+    for plan, (ids, confidence, first, last, other) in zip(
+        run(profile, gamma, lag, steps), steps, strict=True
+    ):
+        rows = [tuple(row) for row in confidence.tolist()]
+        lengths, capacity, num_unknown, cold = reference.step(ids, rows, first, last, other)
+        if plan.capacity != capacity:
+            assert reference.too_close, "another capacity, and no tie"
+            continue
+        assert plan.lengths.tolist() == lengths
+        assert plan.num_unknown_rows == num_unknown
+        assert (ds.Status.UNKNOWN_ROWS in plan.status) == (num_unknown > 0)
+        assert (ds.Status.COLD_START in plan.status) == cold
+
+
+@settings(max_examples=400)
+@given(histories(), st.integers(1, 3), profiles(), st.randoms())
+def test_the_capacity_never_sees_confidences_newer_than_the_lag(history, lag, profile, random):
+    """Overwriting every confidence of the last ``lag`` steps leaves the last capacity alone."""
+    gamma, steps = history
+    overwritten = [
+        (ids, c if t < len(steps) - lag else np.full_like(c, random.random()), first, last, other)
+        for t, (ids, c, first, last, other) in enumerate(steps)
+    ]
+    before = run(profile, gamma, lag, steps)[-1]
+    after = run(profile, gamma, lag, overwritten)[-1]
+    assert before.capacity == after.capacity
+
+
+def test_a_request_absent_for_one_step_loses_its_history():
+    scheduler = ds.DelayedScheduler(STEP, gamma=1, lag=2)
+    for ids in ([1, 2], [1, 2], [1, 2]):
+        plan = scheduler.step(ids, [[0.5]] * len(ids))
+    assert plan.num_unknown_rows == 0
+    scheduler.step([2], [[0.5]])
+    assert scheduler.step([1, 2], [[0.5]] * 2).num_unknown_rows == 1
+    assert scheduler.step([1, 2], [[0.5]] * 2).num_unknown_rows == 1
+    assert scheduler.step([1, 2], [[0.5]] * 2).num_unknown_rows == 0
+
+
+def test_unknown_rows_count_as_the_running_mean_of_old_steps():
+    """With mean survival .9 a newcomer's draft is worth the step's price, with .1 it is not."""
+    for mean, expected in ((0.9, 1), (0.1, 0)):
+        profile = ds.SpsProfile([1, 2], step_seconds=[1.0, 1.5])
+        scheduler = ds.DelayedScheduler(profile, gamma=1, lag=1)
+        scheduler.step([0], [[mean]])
+        plan = scheduler.step([1], [[0.9]])
+        assert plan.capacity == expected
+        assert ds.Status.COLD_START not in plan.status
+
+
+def test_a_cold_start_counts_unknown_requests_as_sure_and_says_so():
+    plan = ds.DelayedScheduler(STEP, gamma=2).step([0, 1], [[0.5, 0.5]] * 2)
+    assert plan.capacity == 4
+    assert plan.status == ds.Status.COLD_START | ds.Status.UNKNOWN_ROWS
+    assert plan.num_unknown_rows == 2
+
+
+def test_a_stated_prior_replaces_the_mean_and_the_cold_start():
+    plan = ds.DelayedScheduler(STEP, gamma=2, unknown=[0.0, 0.0]).step([0, 1], [[0.9, 0.9]] * 2)
+    assert plan.capacity == 0
+    assert ds.Status.COLD_START not in plan.status
+    assert ds.Status.UNKNOWN_ROWS in plan.status
+
+
+def test_an_empty_step_is_planned_and_forgets_everybody():
+    scheduler = ds.DelayedScheduler(STEP, gamma=2, lag=1)
+    scheduler.step([0], [[0.5, 0.5]])
+    plan = scheduler.step([], np.empty((0, 2)))
+    assert plan.lengths.tolist() == []
+    assert plan.capacity == plan.throughput == 0
+    assert ds.Status.NO_REQUESTS in plan.status
+    assert scheduler.step([0], [[0.5, 0.5]]).num_unknown_rows == 1
+
+
+def test_a_refused_step_changes_nothing():
+    scheduler = ds.DelayedScheduler(STEP, gamma=1)
+    scheduler.step([1, 2], [[0.5]] * 2)
+    before = scheduler.state
+    with pytest.raises(ds.InputError):
+        scheduler.step([3, 3], [[0.5]] * 2)
+    assert scheduler.state is before
+
+
+def test_later_changes_of_the_callers_arrays_do_not_reach_the_history():
+    confidence, ids = np.array([[0.9]]), np.array([7])
+    profile = ds.SpsProfile([1, 2], step_seconds=[1.0, 1.5])
+    scheduler = ds.DelayedScheduler(profile, gamma=1, lag=1)
+    scheduler.step(ids, confidence)
+    confidence[:], ids[:] = 0.0, 8
+    plan = scheduler.step([7], [[0.5]])
+    assert plan.num_unknown_rows == 0
+    assert plan.capacity == 1
+
+
+def test_lag_zero_is_refused():
+    with pytest.raises(ds.LosslessnessError, match="lag must be at least 1"):
+        ds.DelayedScheduler(STEP, gamma=1, lag=0)
+
+
+def test_planning_from_a_row_of_nan_needs_a_prior():
+    older = [[0.5, 0.5], [np.nan, np.nan]]
+    with pytest.raises(ds.InputError, match="unknown_survival"):
+        ds.plan_capacity(older, STEP)
+    plan = ds.plan_capacity(older, STEP, unknown_survival=[1.0, 1.0])
+    same = ds.plan_capacity([[0.5, 0.5], [1.0, 1.0]], STEP)
+    assert plan.capacity == same.capacity
+    assert plan.num_unknown_rows == 1
+    assert ds.Status.UNKNOWN_ROWS in plan.status
