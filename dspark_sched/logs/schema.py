@@ -1,0 +1,197 @@
+"""The columns of a log file: their names, what each may hold, and which ones a file has.
+
+One row per drafted block (one request, one decode step). gamma draft positions.
+
+======================  ===========================  ==============================================
+column                  type                         meaning
+======================  ===========================  ==============================================
+confidence_logits       list of float, length gamma  raw confidence logits, before any calibration
+confidence              list of float, length gamma  the same as probabilities, in [0, 1]
+logit_1, logit_2, ...   float                        ``confidence_logits``, one column per position
+confidence_1, ...       float                        ``confidence``, one column per position
+accepted                integer                      draft tokens accepted; bonus not counted
+verified                integer, optional            positions whose fate is known; default gamma
+finished                bool, optional               an accepted draft was the stop token
+request_id              integer or string, optional  strings are numbered by first appearance
+step                    integer, optional            decode step within the request
+domain                  string, optional             where the text came from
+======================  ===========================  ==============================================
+
+Exactly one of the four forms of the confidences is needed. ``acceptance_rate``, ``temperature``
+and every column whose name begins with ``x_`` are ignored; any other column is refused, because
+``verifed`` read as "no such column" would change what every figure means.
+"""
+
+import difflib
+import re
+from collections import Counter
+
+import msgspec
+import pyarrow as pa
+
+from ..checks import InputError
+
+__all__ = ["Layout", "find_layout"]
+
+FORMS = ("confidence_logits", "confidence", "logit_<n>", "confidence_<n>")
+OUTCOMES = ("accepted", "verified", "finished", "request_id", "step", "domain")
+IGNORED = ("acceptance_rate", "temperature")
+IGNORED_PREFIX = "x_"
+
+_WIDE = re.compile(r"(logit|confidence)_([1-9][0-9]*)")
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """Which columns of a file are read, and how the confidences are written.
+
+    Attributes
+    ----------
+    confidences : tuple of str
+        One list column, or gamma wide ones in the order of the positions.
+    are_logits : bool
+        Logits; otherwise probabilities.
+    are_wide : bool
+        One column per position.
+    outcomes : tuple of str
+        The other columns, in the order of ``OUTCOMES``.
+    has_string_ids : bool
+        ``request_id`` holds strings.
+    """
+
+    confidences: tuple[str, ...]
+    are_logits: bool
+    are_wide: bool
+    outcomes: tuple[str, ...]
+    has_string_ids: bool = False
+
+    @property
+    def columns(self):
+        """Names of all columns that are read."""
+        return [*self.confidences, *self.outcomes]
+
+
+def find_layout(schema, source):
+    """Decide which columns of a file to read.
+
+    Parameters
+    ----------
+    schema : pyarrow.Schema
+    source : str
+        The file, for messages.
+
+    Returns
+    -------
+    Layout
+
+    Raises
+    ------
+    InputError
+        A column that is missing, unknown, there twice, or of a type that cannot hold its values.
+    """
+    names = schema.names
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise InputError(f"{source}: column {repeated[0]!r} is there twice; keep one of them")
+    _refuse_unknown(names, source)
+    confidences, form = _find_confidences(names, source)
+    if "accepted" not in names:
+        raise InputError(
+            f"{source}: column 'accepted' is missing; it counts the accepted drafts of each block"
+        )
+    outcomes = tuple(name for name in OUTCOMES if name in names)
+    _check_types(schema, confidences, outcomes, source)
+    return Layout(
+        confidences=confidences,
+        are_logits="logit" in form,
+        are_wide=form.endswith("<n>"),
+        outcomes=outcomes,
+        has_string_ids="request_id" in names and is_string(schema.field("request_id").type),
+    )
+
+
+def _refuse_unknown(names, source):
+    known = [*FORMS[:2], *OUTCOMES, *IGNORED]
+    for name in names:
+        if name in known or name.startswith(IGNORED_PREFIX) or _WIDE.fullmatch(name):
+            continue
+        nearest = difflib.get_close_matches(name, [*known, "logit_1", "confidence_1"], n=1)
+        hint = f" (did you mean {nearest[0]!r}?)" if nearest else ""
+        raise InputError(
+            f"{source}: unknown column {name!r}{hint}; known are {', '.join(FORMS)}, "
+            f"{', '.join([*OUTCOMES, *IGNORED])}. Drop it or rename it to "
+            f"{IGNORED_PREFIX + name!r}, which is ignored"
+        )
+
+
+def _find_confidences(names, source):
+    """Return the confidence columns and the form they are in."""
+    wide = {"logit": [], "confidence": []}
+    for name in names:
+        if match := _WIDE.fullmatch(name):
+            wide[match[1]].append(int(match[2]))
+    found = [form for form in FORMS if form in names or wide.get(form.removesuffix("_<n>"))]
+    found = [form for form in found if form in names or form.endswith("<n>")]
+    if not found:
+        raise InputError(
+            f"{source}: no confidences; needs one of the columns {', '.join(FORMS)} (n = 1..gamma)"
+        )
+    if len(found) > 1:
+        raise InputError(
+            f"{source}: both {found[0]} and {found[1]} are there; keep one "
+            f"(the logits, where they are raw)"
+        )
+    form = found[0]
+    if not form.endswith("<n>"):
+        return (form,), form
+    prefix = form.removesuffix("_<n>")
+    numbers = wide[prefix]
+    for position in range(1, len(numbers) + 1):
+        if position not in numbers:
+            raise InputError(
+                f"{source}: column '{prefix}_{position}' is missing; the columns must run "
+                f"1..gamma without a gap, the last one there is '{prefix}_{max(numbers)}'"
+            )
+    return tuple(f"{prefix}_{position}" for position in range(1, len(numbers) + 1)), form
+
+
+def _check_types(schema, confidences, outcomes, source):
+    is_list_form = not _WIDE.fullmatch(confidences[0])
+    for name in confidences:
+        kind = schema.field(name).type
+        if is_list_form and not _is_list(kind):
+            raise InputError(
+                f"{source}: column {name!r} must hold lists of gamma floats; got {kind}. Write one "
+                f"list per row, or one column per position ({'/'.join(FORMS[2:])})"
+            )
+        value = kind.value_type if is_list_form else kind
+        if not (pa.types.is_floating(value) or pa.types.is_integer(value)):
+            raise InputError(f"{source}: column {name!r} must hold floats; got {value}")
+    for name in outcomes:
+        kind = schema.field(name).type
+        accepts, what = _TYPES[name]
+        if not any(accept(kind) for accept in accepts):
+            raise InputError(f"{source}: column {name!r} must hold {what}; got {kind}. Convert it")
+
+
+def _is_list(kind):
+    return (
+        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    )
+
+
+def is_string(kind):
+    """Whether an Arrow type holds text, plain or dictionary-encoded."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+
+_INTEGERS = ((pa.types.is_integer,), "integers")
+_TYPES = {
+    "accepted": _INTEGERS,
+    "verified": _INTEGERS,
+    "finished": ((pa.types.is_boolean,), "booleans"),
+    "request_id": ((pa.types.is_integer, is_string), "integers or strings"),
+    "step": _INTEGERS,
+    "domain": ((is_string,), "strings"),
+}
