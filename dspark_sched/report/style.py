@@ -1,13 +1,14 @@
 """The look of every figure: readable in grey, the same bytes for the same data.
 
 Figure objects on the Agg canvas; no pyplot, so nothing is global and no display is needed.
+Decorate a function that draws with ``styled``: matplotlib reads its settings while drawing.
 """
 
 import matplotlib
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-__all__ = ["BAND", "COLORS", "LINES", "MARKERS", "new_figure", "save_png"]
+__all__ = ["BAND", "COLORS", "LINES", "MARKERS", "new_figure", "save_png", "styled"]
 
 #: Okabe-Ito colours, ordered so that neighbours also differ in lightness (printed in grey).
 COLORS = ("#000000", "#d55e00", "#56b4e9", "#009e73", "#e69f00", "#0072b2", "#cc79a7", "#999999")
@@ -17,7 +18,7 @@ LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, 
 #: Opacity of an uncertainty band.
 BAND = 0.18
 
-_RC = {
+_SETTINGS = {
     "font.family": "DejaVu Sans",  # ships with matplotlib: the same glyphs everywhere
     "font.size": 11,
     "axes.titlesize": 12,
@@ -34,10 +35,17 @@ _RC = {
     "legend.frameon": False,
     "legend.fontsize": 10,
     "figure.dpi": 120,
+    "savefig.dpi": "figure",
     "figure.constrained_layout.use": True,
 }
 
 
+def styled(function):
+    """Run a drawing function in the shared look, whatever the caller's matplotlib settings."""
+    return matplotlib.rc_context(_SETTINGS)(function)
+
+
+@styled
 def new_figure(nrows=1, ncols=1, *, width_in=8.0, height_in=5.0, **subplots):
     """Return ``(figure, axes)`` in the shared look.
 
@@ -55,12 +63,12 @@ def new_figure(nrows=1, ncols=1, *, width_in=8.0, height_in=5.0, **subplots):
     figure : matplotlib.figure.Figure
     axes : Axes or ndarray of Axes
     """
-    with matplotlib.rc_context(_RC):
-        figure = Figure(figsize=(width_in, height_in))
-        FigureCanvasAgg(figure)
-        return figure, figure.subplots(nrows, ncols, **subplots)
+    figure = Figure(figsize=(width_in, height_in))
+    FigureCanvasAgg(figure)
+    return figure, figure.subplots(nrows, ncols, **subplots)
 
 
+@styled
 def save_png(figure, path):
     """Write ``figure`` as PNG, without date or program version: equal data gives equal bytes.
 
@@ -71,5 +79,4 @@ def save_png(figure, path):
     path : str or Path
         Overwritten if it exists.
     """
-    with matplotlib.rc_context(_RC):
-        figure.savefig(path, format="png", metadata={"Software": None})
+    figure.savefig(path, format="png", metadata={"Software": None})
