@@ -53,13 +53,11 @@ def _as_array(values, name):
             f"(tensor.cpu(), jax.device_get(x), cupy.asnumpy(x))"
         )
     try:
+        # An array of another library may offer the exchange protocol only.
+        if hasattr(values, "__dlpack__") and not hasattr(values, "__array__"):
+            return np.from_dlpack(values)
         return np.asarray(values)
     except (TypeError, RuntimeError, BufferError, ValueError) as error:
-        if hasattr(values, "__dlpack__"):
-            try:
-                return np.from_dlpack(values)
-            except (TypeError, RuntimeError, BufferError):
-                pass
         raise InputError(
             f"{name} cannot be viewed as a NumPy array: {_first_line(error)}; pass equally long "
             f"rows of numbers, or a CPU array of float16, float32 or float64 "

@@ -1,0 +1,127 @@
+"""The cost of a step: lookups, continuation past the last probe, findings, refusals."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import profiles
+
+import dspark_sched as ds
+
+PROBES, MS = [8, 16, 32, 64], [10.0, 14.0, 22.0, 38.0]
+
+
+def in_ms(lookup, tokens):
+    profile = ds.SpsProfile(PROBES, step_ms=MS, lookup=lookup)
+    return (profile.step_seconds(np.array(tokens), 8) * 1000).tolist()
+
+
+def test_ceil_pays_the_next_probe():
+    assert in_ms("ceil", [1, 8, 9, 16, 17, 64]) == pytest.approx([10, 10, 14, 14, 22, 38])
+
+
+def test_floor_pays_the_previous_probe():
+    assert in_ms("floor", [1, 8, 9, 16, 17, 64]) == pytest.approx([10, 10, 10, 14, 14, 38])
+
+
+def test_linear_interpolates_time_not_rate():
+    assert in_ms("linear", [1, 8, 12, 24, 48, 64]) == pytest.approx([10, 10, 12, 18, 30, 38])
+
+
+@pytest.mark.parametrize("lookup", ["ceil", "floor", "linear"])
+def test_past_the_last_probe_time_goes_on_with_the_last_slope(lookup):
+    assert in_ms(lookup, [66, 128]) == pytest.approx([39, 70])
+
+
+def test_a_falling_last_segment_is_continued_flat():
+    profile = ds.SpsProfile([1, 2], step_seconds=[2.0, 1.0])
+    assert profile.step_seconds(10, 1) == 1.0
+
+
+def test_one_probe_is_continued_flat():
+    assert ds.SpsProfile([4], step_seconds=[2.0]).step_seconds(10, 1) == 2.0
+
+
+@given(profiles(), st.integers(1, 100), st.integers(0, 80))
+def test_the_table_of_the_kernels_is_the_one_lookup(profile, first, num_drafts):
+    table = profile.step_times(first, num_drafts, 1)
+    one_by_one = [profile.step_seconds(first + n, 1) for n in range(num_drafts + 1)]
+    assert table.tolist() == one_by_one
+
+
+def test_the_numbers_are_kept_in_the_unit_they_came_in():
+    rates = [1 / 3, 1 / 7]
+    profile = ds.SpsProfile([1, 2], steps_per_second=rates)
+    assert profile.unit == "steps_per_second"
+    assert profile.values.tolist() == profile.steps_per_second.tolist() == rates
+    assert ds.SpsProfile([1], step_ms=[3.0]).values.tolist() == [3.0]
+
+
+def test_later_changes_of_the_callers_array_do_not_reach_the_profile():
+    tokens, seconds = np.array([1, 2]), np.array([1.0, 2.0])
+    profile = ds.SpsProfile(tokens, step_seconds=seconds)
+    tokens[:], seconds[:] = 9, 9.0
+    assert profile.batch_tokens.tolist() == [1, 2]
+    assert profile.step_seconds(2, 1) == 2.0
+
+
+def test_beyond_raise_refuses_with_the_last_probe():
+    profile = ds.SpsProfile([1, 2], step_seconds=[1.0, 2.0], beyond="raise")
+    with pytest.raises(ds.InputError, match=r"ends at 2 batch tokens .* got 3"):
+        profile.step_seconds(3, 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (
+            {"batch_tokens": [1, 2, 3], "steps_per_second": [100, bad, 60]},
+            rf"steps_per_second must be positive and finite; got {shown} at index 1",
+        )
+        for bad, shown in ((np.nan, "nan"), (0, "0.0"), (-5, "-5.0"), (np.inf, "inf"))
+    ]
+    + [
+        (
+            {"batch_tokens": [8, 4], "step_ms": [1, 2]},
+            r"increase strictly; got 4 after 8 at index 1",
+        ),
+        (
+            {"batch_tokens": [8, 8], "step_ms": [1, 2]},
+            r"increase strictly; got 8 after 8 at index 1",
+        ),
+        ({"batch_tokens": [0, 8], "step_ms": [1, 2]}, r"integers >= 1; got 0 at index 0"),
+        ({"batch_tokens": [1.5], "step_ms": [1]}, r"integers >= 1; got 1.5 at index 0"),
+        ({"batch_tokens": [], "step_ms": []}, r"at least one batch size"),
+        ({"batch_tokens": [1]}, r"exactly one of .*; got none"),
+        ({"batch_tokens": [1], "step_ms": [1], "step_seconds": [1]}, r"got step_seconds, step_ms"),
+        ({"batch_tokens": [1, 2], "step_ms": [1]}, r"one value per probe, shape \(2,\)"),
+        ({"batch_tokens": [1], "step_ms": ["x"]}, r"step_ms must be numbers"),
+        ({"batch_tokens": ["a"], "step_ms": [1]}, r"batch_tokens must be integers"),
+        ({"batch_tokens": [1], "step_ms": [1], "lookup": "up"}, r"lookup must be one of 'ceil'"),
+        ({"batch_tokens": [1], "step_ms": [1], "beyond": "x"}, r"beyond must be one of"),
+    ],
+)
+def test_a_bad_profile_is_refused_with_value_and_index(arguments, sentence):
+    with pytest.raises(ds.InputError, match=sentence):
+        ds.SpsProfile(**arguments)
+
+
+def test_negative_batch_tokens_are_refused():
+    with pytest.raises(ds.InputError, match="at least 0; got -1"):
+        ds.SpsProfile([1], step_seconds=[1.0]).step_seconds(-1, 1)
+
+
+def test_findings_name_a_flat_an_inert_and_a_short_profile():
+    flat = ds.SpsProfile([1, 2], step_seconds=[1.0, 1.0])
+    moving = ds.SpsProfile([8, 64], step_seconds=[1.0, 2.0])
+    assert [f.kind for f in flat.findings(1, 1)] == ["flat"]
+    assert [f.kind for f in moving.findings(1, 7)] == ["inert"]
+    assert moving.findings(2, 7) == ()
+    assert [f.kind for f in moving.findings(8, 8)] == ["extrapolated"]
+    one = ds.SpsProfile([8], step_seconds=[1.0])
+    assert [f.kind for f in one.findings(1, 1)] == ["one-probe", "flat"]
+
+
+def test_an_inert_profile_is_not_flagged_in_the_loop():
+    moving = ds.SpsProfile([8, 64], step_seconds=[1.0, 2.0])
+    assert ds.allocate([[0.5] * 7], moving).status == ds.Status.OK
