@@ -1,6 +1,5 @@
 """Reads logs of drafted blocks: parquet files, row group by row group, into one record."""
 
-import bisect
 import contextlib
 import hashlib
 from collections import defaultdict
@@ -12,7 +11,7 @@ import pyarrow.parquet as pq
 
 from ..checks import InputError
 from ..types import Log
-from . import arrow
+from . import arrow, rows
 from .schema import find_layout
 
 __all__ = ["read_log"]
@@ -67,23 +66,13 @@ def read_log(path):
     columns = {name: np.concatenate(chunks) for name, chunks in parts.items()}
     logits = columns["confidences"]
     if layout.are_logits:
-        _refuse_nan(logits, place)
+        rows.refuse_nan(logits, place)
     else:
-        logits = _to_logits(logits, place)
-    gamma = logits.shape[1]
-    accepted = columns["accepted"]
-    verified, notes = columns.get("verified"), []
-    if verified is None:
-        notes.append("no column 'verified': every draft is taken as verified")
-        _check_accepted(accepted, gamma, place)
-        verified = np.full(len(accepted), gamma, dtype=np.int64)
-    _check_counts(accepted, verified, gamma, place)
-    finished = columns.get("finished", np.zeros(len(accepted), dtype=np.bool_))
-    _check_finished(finished, accepted, place)
-    verified[finished] = accepted[finished]
+        logits = rows.to_logits(logits, place)
+    accepted, verified, finished, notes = _outcomes(columns, logits.shape[1], place)
     request_id, step = columns.get("request_id"), columns.get("step")
     if request_id is not None and step is not None:
-        _refuse_repeated_steps(request_id, step, distinct["request_id"], place)
+        rows.refuse_repeated_steps(request_id, step, distinct["request_id"], place)
     domain = columns.get("domain")
     return Log(
         logits=logits,
@@ -96,32 +85,8 @@ def read_log(path):
         num_infinite=np.isinf(logits).sum(axis=0, dtype=np.int64),
         source=place.source,
         digest=_digest(logits, accepted, verified, finished, request_id, step),
-        notes=tuple(notes),
+        notes=notes,
     )
-
-
-class _Place:
-    """Where a row comes from, for messages."""
-
-    def __init__(self, source, is_folder):
-        self.source = source
-        self.num_rows = 0
-        self._is_folder = is_folder
-        self._starts = []
-        self._names = []
-
-    def start_file(self, name):
-        self._starts.append(self.num_rows)
-        self._names.append(name)
-
-    def row(self, row):
-        if not self._is_folder:
-            return f"row {row}"
-        file = bisect.bisect_right(self._starts, row) - 1
-        return f"row {row} (row {row - self._starts[file]} of {self._names[file]})"
-
-    def error(self, what):
-        return InputError(f"{self.source}: {what}")
 
 
 def _find_files(path):
@@ -130,10 +95,10 @@ def _find_files(path):
         files = sorted(path.glob("*.parquet"), key=lambda file: file.name)
         if not files:
             raise InputError(f"{path}: no *.parquet file in this folder; pass a log file or folder")
-        return files, _Place(str(path), is_folder=True)
+        return files, rows.Place(str(path), is_folder=True)
     if not path.exists():
         raise InputError(f"{path}: no such file; pass a parquet file or a folder of them")
-    return [path], _Place(str(path), is_folder=False)
+    return [path], rows.Place(str(path), is_folder=False)
 
 
 @contextlib.contextmanager
@@ -153,7 +118,7 @@ def _one_sentence(file):
 
 def _read_parts(files, place):
     """Return the layout, the arrays of every row group by column, and the distinct strings."""
-    layout, gamma = None, None
+    layout = None
     parts, distinct = defaultdict(list), {name: {} for name in _STRINGS}
     for file in files:
         place.start_file(file.name)
@@ -172,13 +137,13 @@ def _read_parts(files, place):
                 with _one_sentence(file):
                     table = parquet.read_row_group(group, columns=layout.columns)
                 if table.num_rows:
-                    gamma = _append(table, layout, gamma, parts, distinct, place)
+                    _append(table, layout, parts, distinct, place)
                     place.num_rows += table.num_rows
     return layout, parts, distinct
 
 
-def _append(table, layout, gamma, parts, distinct, place):
-    """Append the columns of one row group; return gamma."""
+def _append(table, layout, parts, distinct, place):
+    """Append the columns of one row group."""
     first_row = place.num_rows
     table = {name: table.column(name).combine_chunks() for name in layout.columns}
     if layout.are_wide:
@@ -188,6 +153,7 @@ def _append(table, layout, gamma, parts, distinct, place):
         parts["confidences"].append(np.stack(columns, axis=1))
     else:
         name = layout.confidences[0]
+        gamma = parts["confidences"][0].shape[1] if parts["confidences"] else None
         lists = arrow.float_lists(table[name], name, gamma, first_row, place)
         parts["confidences"].append(lists)
     for name in layout.outcomes:
@@ -198,79 +164,25 @@ def _append(table, layout, gamma, parts, distinct, place):
             parts[name].append(np.array(numbers, dtype=np.int64)[codes])
         else:
             parts[name].append(arrow.plain_column(table[name], name, first_row, place))
-    return parts["confidences"][-1].shape[1]
 
 
-def _refuse_nan(logits, place):
-    bad = np.isnan(logits)
-    if bad.any():
-        row, position = divmod(int(np.argmax(bad)), logits.shape[1])
-        raise place.error(
-            f"confidence logits must not be NaN; got nan at {place.row(row)}, position "
-            f"{position + 1}. Drop the row"
+def _outcomes(columns, gamma, place):
+    """Return accepted, verified, finished and what had to be assumed about them."""
+    accepted, verified = columns["accepted"], columns.get("verified")
+    rows.check_counts(accepted, verified, gamma, place)
+    notes = ()
+    if verified is None:
+        notes = (
+            "no column 'verified': every draft is taken as verified, up to an accepted stop token",
         )
-
-
-def _to_logits(confidence, place):
-    confidence = confidence.astype(np.float64)
-    bad = ~((confidence >= 0.0) & (confidence <= 1.0))
-    if bad.any():
-        row, position = divmod(int(np.argmax(bad)), confidence.shape[1])
-        raise place.error(
-            f"confidence must lie in [0, 1]; got {confidence[row, position]} at {place.row(row)}, "
-            f"position {position + 1}. If these are logits, call them confidence_logits (or "
-            f"logit_1, ...); otherwise drop the row"
-        )
-    with np.errstate(divide="ignore"):
-        return np.log(confidence / (1.0 - confidence))
-
-
-def _check_accepted(accepted, gamma, place):
-    for row in np.flatnonzero(accepted > gamma)[:1]:
-        raise place.error(
-            f"accepted must not exceed gamma = {gamma}; got accepted {accepted[row]} at "
-            f"{place.row(row)}. Count draft tokens only, without the bonus token"
-        )
-
-
-def _check_counts(accepted, verified, gamma, place):
-    for row in np.flatnonzero(accepted < 0)[:1]:
-        raise place.error(
-            f"accepted must be at least 0; got accepted {accepted[row]} at {place.row(row)}. "
-            f"Count draft tokens, or drop the row"
-        )
-    for row in np.flatnonzero(verified > gamma)[:1]:
-        raise place.error(
-            f"verified must not exceed gamma = {gamma}; got verified {verified[row]} at "
-            f"{place.row(row)}. Count draft tokens only, without the anchor"
-        )
-    for row in np.flatnonzero(accepted > verified)[:1]:
-        raise place.error(
-            f"accepted must not exceed verified; got accepted {accepted[row]}, verified "
-            f"{verified[row]} at {place.row(row)}. Count draft tokens only, without the bonus token"
-        )
-
-
-def _check_finished(finished, accepted, place):
-    for row in np.flatnonzero(finished & (accepted == 0))[:1]:
-        raise place.error(
-            f"finished means that an accepted draft was the stop token; got finished with accepted "
-            f"0 at {place.row(row)}. Set it to false where the stop token was no draft"
-        )
-
-
-def _refuse_repeated_steps(request_id, step, names, place):
-    order = np.lexsort((step, request_id))
-    request, number = request_id[order], step[order]
-    repeats = np.flatnonzero((request[1:] == request[:-1]) & (number[1:] == number[:-1]))
-    if repeats.size:
-        i = repeats[np.argmin(order[repeats + 1])]
-        first, second = order[i], order[i + 1]
-        request = list(names)[request_id[first]] if names else request_id[first]
-        raise place.error(
-            f"(request_id, step) must be unique; got ({request}, {step[first]}) at "
-            f"{place.row(first)} and at {place.row(second)}. Give every request its own id"
-        )
+        verified = np.full(len(accepted), gamma, dtype=np.int64)
+    finished = columns.get("finished")
+    if finished is None:
+        finished = np.zeros(len(accepted), dtype=np.bool_)
+    rows.check_finished(finished, accepted, place)
+    # Nothing is known past an accepted stop token: neither a success nor a failure.
+    verified[finished] = accepted[finished]
+    return accepted, verified, finished, notes
 
 
 def _digest(logits, accepted, verified, finished, request_id, step):

@@ -33,7 +33,9 @@ from ..checks import InputError
 
 __all__ = ["Layout", "find_layout"]
 
-FORMS = ("confidence_logits", "confidence", "logit_<n>", "confidence_<n>")
+LIST_FORMS = ("confidence_logits", "confidence")
+WIDE_FORMS = ("logit_<n>", "confidence_<n>")
+FORMS = LIST_FORMS + WIDE_FORMS
 OUTCOMES = ("accepted", "verified", "finished", "request_id", "step", "domain")
 IGNORED = ("acceptance_rate", "temperature")
 IGNORED_PREFIX = "x_"
@@ -99,18 +101,19 @@ def find_layout(schema, source):
             f"{source}: column 'accepted' is missing; it counts the accepted drafts of each block"
         )
     outcomes = tuple(name for name in OUTCOMES if name in names)
-    _check_types(schema, confidences, outcomes, source)
+    is_wide = form in WIDE_FORMS
+    _check_types(schema, confidences, is_wide, outcomes, source)
     return Layout(
         confidences=confidences,
         are_logits="logit" in form,
-        are_wide=form.endswith("<n>"),
+        are_wide=is_wide,
         outcomes=outcomes,
-        has_string_ids="request_id" in names and is_string(schema.field("request_id").type),
+        has_string_ids="request_id" in names and _is_string(schema.field("request_id").type),
     )
 
 
 def _refuse_unknown(names, source):
-    known = [*FORMS[:2], *OUTCOMES, *IGNORED]
+    known = [*LIST_FORMS, *OUTCOMES, *IGNORED]
     for name in names:
         if name in known or name.startswith(IGNORED_PREFIX) or _WIDE.fullmatch(name):
             continue
@@ -124,48 +127,52 @@ def _refuse_unknown(names, source):
 
 
 def _find_confidences(names, source):
-    """Return the confidence columns and the form they are in."""
-    wide = {"logit": [], "confidence": []}
+    """Return the confidence columns, in the order of the positions, and the form they are in."""
+    columns = {form: [] for form in FORMS}
     for name in names:
-        if match := _WIDE.fullmatch(name):
-            wide[match[1]].append(int(match[2]))
-    found = [form for form in FORMS if form in names or wide.get(form.removesuffix("_<n>"))]
-    found = [form for form in found if form in names or form.endswith("<n>")]
+        match = _WIDE.fullmatch(name)
+        form = f"{match[1]}_<n>" if match else name
+        if form in columns:
+            columns[form].append(name)
+    found = [form for form in FORMS if columns[form]]
     if not found:
         raise InputError(
             f"{source}: no confidences; needs one of the columns {', '.join(FORMS)} (n = 1..gamma)"
         )
     if len(found) > 1:
         raise InputError(
-            f"{source}: both {found[0]} and {found[1]} are there; keep one "
-            f"(the logits, where they are raw)"
+            f"{source}: both {found[0]} and {found[1]} are there; keep one, and rename the other "
+            f"to {IGNORED_PREFIX}..."
         )
     form = found[0]
-    if not form.endswith("<n>"):
-        return (form,), form
-    prefix = form.removesuffix("_<n>")
-    numbers = wide[prefix]
-    for position in range(1, len(numbers) + 1):
-        if position not in numbers:
+    if form in WIDE_FORMS:
+        return _in_order(columns[form], form.removesuffix("_<n>"), source), form
+    return (form,), form
+
+
+def _in_order(columns, prefix, source):
+    """Sort wide columns by position, or name the first one that is missing."""
+    expected = tuple(f"{prefix}_{position}" for position in range(1, len(columns) + 1))
+    for name in expected:
+        if name not in columns:
             raise InputError(
-                f"{source}: column '{prefix}_{position}' is missing; the columns must run "
-                f"1..gamma without a gap, the last one there is '{prefix}_{max(numbers)}'"
+                f"{source}: column {name!r} is missing; the columns {prefix}_1, {prefix}_2, ... "
+                f"must not leave a position out"
             )
-    return tuple(f"{prefix}_{position}" for position in range(1, len(numbers) + 1)), form
+    return expected
 
 
-def _check_types(schema, confidences, outcomes, source):
-    is_list_form = not _WIDE.fullmatch(confidences[0])
+def _check_types(schema, confidences, is_wide, outcomes, source):
     for name in confidences:
         kind = schema.field(name).type
-        if is_list_form and not _is_list(kind):
+        if not is_wide and not _is_list(kind):
             raise InputError(
                 f"{source}: column {name!r} must hold lists of gamma floats; got {kind}. Write one "
-                f"list per row, or one column per position ({'/'.join(FORMS[2:])})"
+                f"list per row, or one column per position ({', '.join(WIDE_FORMS)})"
             )
-        value = kind.value_type if is_list_form else kind
+        value = kind if is_wide else kind.value_type
         if not (pa.types.is_floating(value) or pa.types.is_integer(value)):
-            raise InputError(f"{source}: column {name!r} must hold floats; got {value}")
+            raise InputError(f"{source}: column {name!r} must hold floats; got {value}. Convert it")
     for name in outcomes:
         kind = schema.field(name).type
         accepts, what = _TYPES[name]
@@ -179,7 +186,7 @@ def _is_list(kind):
     )
 
 
-def is_string(kind):
+def _is_string(kind):
     """Whether an Arrow type holds text, plain or dictionary-encoded."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
@@ -191,7 +198,7 @@ _TYPES = {
     "accepted": _INTEGERS,
     "verified": _INTEGERS,
     "finished": ((pa.types.is_boolean,), "booleans"),
-    "request_id": ((pa.types.is_integer, is_string), "integers or strings"),
+    "request_id": ((pa.types.is_integer, _is_string), "integers or strings"),
     "step": _INTEGERS,
-    "domain": ((is_string,), "strings"),
+    "domain": ((_is_string,), "strings"),
 }
