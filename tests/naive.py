@@ -1,5 +1,6 @@
 """Reference implementations: every algorithm once more, slowly, in the words of the paper."""
 
+import itertools
 import math
 
 # --- Allocation (section 3.2.2, Algorithm 1; section 5.2) -------------------------------------
@@ -127,3 +128,31 @@ class DelayedReference:
             if all(0.0 <= c <= 1.0 for c in row)
         ]
         return [sum(column) / len(rows) for column in zip(*rows, strict=True)] if rows else None
+
+
+# --- Verification (section 2): the token rule --------------------------------------------------
+
+
+def draw(mass, u):
+    """First index whose cumulative mass exceeds u times the total."""
+    reached = list(itertools.accumulate(mass))
+    for v in range(len(mass)):
+        if reached[v] > u * reached[-1]:
+            return v
+    return max(v for v in range(len(mass)) if mass[v] > 0)
+
+
+def verify_block(target, draft, draft_tokens, length, uniforms):
+    """Tokens of one block, accepted drafts, flagged."""
+    tokens = []
+    for k in range(length):
+        x, p, q = draft_tokens[k], list(target[k]), list(draft[k])
+        if any(math.isnan(value) for value in q):
+            return [*tokens, draw(p, uniforms[length])], k, True
+        if uniforms[k] * q[x] < p[x]:
+            tokens.append(x)
+            continue
+        residual = [max(0.0, p[v] - q[v]) for v in range(len(p))]
+        source = residual if any(residual) else p
+        return [*tokens, draw(source, uniforms[length])], k, False
+    return [*tokens, draw(list(target[length]), uniforms[length])], length, False
