@@ -1,1 +1,66 @@
-"""``warm_up``: compile every kernel ahead of time."""
+"""``warm_up``: compile every kernel ahead of time, in every form it is called with."""
+
+import numpy as np
+
+from .allocation.capacity import plan_capacity
+from .allocation.delayed import DelayedScheduler
+from .allocation.greedy import allocate, survival
+from .calibration.temperature import fit_sts
+from .profile import SpsProfile
+from .verification.sampling import verify_block
+
+__all__ = ["warm_up"]
+
+
+def warm_up(progress=None):
+    """Compile all kernels, or load them from the cache on disk.
+
+    Parameters
+    ----------
+    progress : callable, optional
+        Called as ``progress(name, done, total)`` before each group and once at the end.
+
+    Notes
+    -----
+    Numba keeps the compiled kernels beside the package, or in ``NUMBA_CACHE_DIR``.
+    """
+    for done, (name, compile_group) in enumerate(_GROUPS):
+        if progress is not None:
+            progress(name, done, len(_GROUPS))
+        for dtype in (np.float64, np.float32):
+            compile_group(dtype)
+    if progress is not None:
+        progress("done", len(_GROUPS), len(_GROUPS))
+
+
+def _allocation(dtype):
+    confidence = np.full((2, 2), 0.5, dtype)
+    profile = SpsProfile([1, 8], step_seconds=[1.0, 2.0])
+    survival(confidence)
+    allocate(confidence, profile, min_lengths=[0, 0])
+    allocate(confidence, profile, capacity=1)
+    plan_capacity(confidence, profile)
+
+
+def _scheduler(dtype):
+    scheduler = DelayedScheduler(SpsProfile([1, 8], step_seconds=[1.0, 2.0]), gamma=2)
+    for ids in ([0, 1], [1, 2], [0, 1, 2]):
+        scheduler.step(ids, np.full((len(ids), 2), 0.5, dtype))
+
+
+def _calibration(dtype):
+    rng = np.random.default_rng(0)
+    fit_sts(rng.normal(size=(200, 2)).astype(dtype), rng.integers(0, 3, 200))
+
+
+def _verification(dtype):
+    rows = np.full((2, 2), 0.5, dtype)
+    verify_block(rows, rows, [0], 1, uniforms=[0.5, 0.5])
+
+
+_GROUPS = (
+    ("allocation", _allocation),
+    ("delayed scheduler", _scheduler),
+    ("calibration", _calibration),
+    ("verification", _verification),
+)

@@ -1,9 +1,19 @@
 """Hypothesis strategies: batches of confidences and step-time profiles."""
 
+import os
+
 import numpy as np
+from hypothesis import settings
 from hypothesis import strategies as st
 
 import dspark_sched as ds
+
+
+def examples(number):
+    """Try ``number`` examples with compiled kernels, a tenth with interpreted ones."""
+    interpreted = os.environ.get("NUMBA_DISABLE_JIT", "0") != "0"
+    return settings(max_examples=number // 10 if interpreted else number)
+
 
 #: Exact zeros and ones, ties, values whose products underflow, and anything between.
 CONFIDENCES = st.one_of(

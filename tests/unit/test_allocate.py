@@ -5,9 +5,9 @@ import itertools
 import naive
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from strategies import CONFIDENCES, bounds, matrices, profiles
+from strategies import CONFIDENCES, bounds, examples, matrices, profiles
 
 import dspark_sched as ds
 
@@ -37,7 +37,7 @@ def near_the_threshold(throughputs):
     return capacity or stop
 
 
-@settings(max_examples=1500)
+@examples(1500)
 @given(problems())
 def test_early_stop_equals_the_reference(problem):
     confidence, first, last, other, profile = problem
@@ -54,7 +54,7 @@ def test_early_stop_equals_the_reference(problem):
     assert plan.expected_tokens == pytest.approx(tokens, rel=1e-12)
 
 
-@settings(max_examples=1500)
+@examples(1500)
 @given(problems(), st.integers(0, 40))
 def test_top_k_equals_the_reference(problem, extra):
     confidence, first, last, other, profile = problem
@@ -65,7 +65,7 @@ def test_top_k_equals_the_reference(problem, extra):
     assert plan.expected_tokens == pytest.approx(tokens, rel=1e-12)
 
 
-@settings(max_examples=1500)
+@examples(1500)
 @given(problems())
 def test_capacity_equals_the_reference(problem):
     confidence, first, last, other, profile = problem

@@ -3,9 +3,9 @@
 import naive
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from strategies import BAD_CONFIDENCES, CONFIDENCES, bounds, profiles
+from strategies import BAD_CONFIDENCES, CONFIDENCES, bounds, examples, profiles
 
 import dspark_sched as ds
 
@@ -34,7 +34,7 @@ def run(profile, gamma, lag, steps, **options):
     ]
 
 
-@settings(max_examples=800)
+@examples(800)
 @given(histories(st.one_of(CONFIDENCES, BAD_CONFIDENCES)), st.integers(1, 3), profiles())
 def test_every_step_equals_the_reference(history, lag, profile):
     """Joins, leaves, permutations, bounds, bad values; except where a tie is too close to call."""
@@ -54,7 +54,7 @@ def test_every_step_equals_the_reference(history, lag, profile):
         assert (ds.Status.COLD_START in plan.status) == cold
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(histories(), st.integers(1, 3), profiles(), st.randoms())
 def test_the_capacity_never_sees_confidences_newer_than_the_lag(history, lag, profile, random):
     """Overwriting every confidence of the last ``lag`` steps leaves the last capacity alone."""

@@ -7,9 +7,9 @@ looks at structure. Both are shown to work: the counterfactual test catches the 
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from strategies import BAD_CONFIDENCES, CONFIDENCES, bounds, matrices, profiles
+from strategies import BAD_CONFIDENCES, CONFIDENCES, bounds, examples, matrices, profiles
 
 import dspark_sched as ds
 
@@ -80,14 +80,14 @@ def problems(draw):
     return confidence, replacements, options, draw(profiles())
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(problems())
 def test_early_stop_does_not_anticipate(problem):
     confidence, replacements, options, profile = problem
     assert_no_anticipation(early_stop, confidence, profile, replacements, **options)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(problems(), st.integers(0, 3), st.randoms())
 def test_the_delayed_scheduler_does_not_anticipate(problem, num_older, random):
     confidence, replacements, options, profile = problem
@@ -115,7 +115,7 @@ def test_the_counterfactual_test_catches_the_global_search_with_two_requests(for
     assert counterfactuals(early_stop, confidence, profile, 0, 1, [[0.0]]) == [0, 0]
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(problems())
 def test_poison_past_the_frontier_changes_nothing(problem):
     """NaN beyond length + 1 in all rows leaves the lengths alone (structure only)."""
