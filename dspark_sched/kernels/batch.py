@@ -60,7 +60,7 @@ def _grid_ece(logits, accepted, verified, k, survival, grid, gap, ece):
 
 @batch
 def _nearest_minimum(ece, neutral):
-    """Index of the smallest ECE; of equal ones the fewest steps from ``neutral``, then the first."""
+    """Index of the smallest ECE; among equals the fewest steps from ``neutral``, then the first."""
     smallest = ece[0]
     for t in range(ece.shape[0]):
         smallest = min(smallest, ece[t])
