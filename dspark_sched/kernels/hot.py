@@ -51,7 +51,7 @@ def survival_products(confidence, out):
     for r in range(confidence.shape[0]):
         product = 1.0
         for k in range(confidence.shape[1]):
-            product *= confidence[r, k]
+            product *= np.float64(confidence[r, k])
             out[r, k] = product
 
 
@@ -68,7 +68,7 @@ def candidate_survival(confidence, out, row_valid):
         product = 1.0
         row_valid[r] = True
         for k in range(confidence.shape[1]):
-            value = confidence[r, k]
+            value = np.float64(confidence[r, k])
             if not (value >= 0.0 and value <= 1.0):
                 if row_valid[r]:
                     row_valid[r] = False
