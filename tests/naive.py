@@ -156,3 +156,35 @@ def verify_block(target, draft, draft_tokens, length, uniforms):
         source = residual if any(residual) else p
         return [*tokens, draw(source, uniforms[length])], k, False
     return [*tokens, draw(list(target[length]), uniforms[length])], length, False
+
+
+# --- Acceptance (section 3.2.1: which rows count at a position) --------------------------------
+
+
+def acceptance(accepted, verified, finished, gamma):
+    """Go through the blocks one by one and count; a ratio without a denominator is None."""
+    emitted = drafts = offered = 0
+    known, survived, reached = [0] * gamma, [0] * gamma, [0] * gamma
+    for a, v, ended in zip(accepted, verified, finished, strict=True):
+        emitted += a if ended else a + 1
+        drafts += a
+        offered += v
+        for k in range(1, gamma + 1):
+            if v >= k:
+                known[k - 1] += 1
+                if a >= k - 1:
+                    reached[k - 1] += 1
+                if a >= k:
+                    survived[k - 1] += 1
+
+    def ratio(part, whole):
+        return part / whole if whole else None
+
+    return {
+        "acceptance_length": ratio(emitted, len(accepted)),
+        "accepted_drafts": ratio(drafts, len(accepted)),
+        "accepted_per_verified": ratio(drafts, offered),
+        "survival": [ratio(s, n) for s, n in zip(survived, known, strict=True)],
+        "conditional": [ratio(s, n) for s, n in zip(survived, reached, strict=True)],
+        "num_records": known,
+    }
