@@ -74,38 +74,37 @@ def load_calibration(path, gamma=None):
     where = str(path)
     content = _read_object(path, where)
     temperatures = _temperatures(content, where)
-    if "gamma" in content:
-        stated = _integer(content, "gamma", where)
-        if stated != len(temperatures):
-            raise InputError(
-                f"{where}: gamma is {stated}, but there are {len(temperatures)} temperatures; "
-                f"{_REFIT}"
-            )
-    if gamma is not None:
-        checks.check_gamma(
-            len(temperatures), checks.as_count(gamma, "gamma", minimum=1), where, "the drafts"
+    num_positions = len(temperatures)
+    stated = _whole(content, "gamma", where, default=num_positions)
+    if stated != num_positions:
+        raise InputError(
+            f"{where}: gamma is {stated}, but there are {num_positions} temperatures; {_REFIT}"
         )
-    before, after = (
-        _numbers(content, key, len(temperatures), where) for key in ("ece_before", "ece_after")
-    )
-    records = _numbers(content, "num_records", len(temperatures), where)
+    if gamma is not None:
+        gamma = checks.as_count(gamma, "gamma", minimum=1)
+        checks.check_gamma(num_positions, gamma, f"the temperatures of {where}", "the drafts")
+
+    def per_position(key, kind, unknown):
+        values = _list_of(content, key, kind, num_positions, where)
+        return np.array(values) if values else unknown
+
     return Calibration(
         temperatures=temperatures,
-        ece_before=before,
-        ece_after=after,
-        num_bins=_integer(content, "num_bins", where, default=15),
-        num_samples=_integer(content, "num_samples", where),
-        num_records=None if np.isnan(records).any() else records.astype(np.int64),
-        flags=tuple(_typed(content, "flags", list, where, [])),
-        dataset=_typed(content, "dataset", str, where, ""),
-        split=_typed(content, "split", dict, where, {}),
-        log_digest=_typed(content, "log_digest", str, where, ""),
+        ece_before=per_position("ece_before", "numbers", np.full(num_positions, np.nan)),
+        ece_after=per_position("ece_after", "numbers", np.full(num_positions, np.nan)),
+        num_bins=_whole(content, "num_bins", where, default=15),
+        num_samples=_whole(content, "num_samples", where, default=0),
+        num_records=per_position("num_records", "whole numbers", None),
+        flags=tuple(_list_of(content, "flags", "strings", num_positions, where)),
+        dataset=_typed(content, "dataset", "", where),
+        split=_typed(content, "split", {}, where),
+        log_digest=_typed(content, "log_digest", "", where),
     )
 
 
 def _to_file(cal, where):
     temperatures = _checked(np.asarray(cal.temperatures).tolist(), "temperatures", where)
-    known = not (np.isnan(cal.ece_before).any() or np.isnan(cal.ece_after).any())
+    known = np.isfinite(cal.ece_before).all() and np.isfinite(cal.ece_after).all()
     return {
         "schema": SCHEMA,
         "temperatures": temperatures,
@@ -132,7 +131,7 @@ def _read_object(path, where):
         return dict(pairs)
 
     try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"), object_pairs_hook=unique)
+        content = json.loads(Path(path).read_text(encoding="utf-8-sig"), object_pairs_hook=unique)
     except FileNotFoundError:
         raise InputError(
             f"{where}: no such file; `dspark-sched calibrate LOG -o FILE` writes one"
@@ -145,8 +144,10 @@ def _read_object(path, where):
         raise InputError(
             f"{where}: not JSON (line {error.lineno}: {error.msg}; truncated?); {_REFIT}"
         ) from None
-    except RecursionError:
-        raise InputError(f"{where}: nested too deeply to be a temperature file") from None
+    except InputError:
+        raise
+    except (ValueError, RecursionError) as error:  # a number or a nesting beyond Python's limits
+        raise InputError(f"{where}: not a temperature file ({error})") from None
     if not isinstance(content, dict):
         raise InputError(
             f"{where}: must hold a JSON object with the key 'temperatures'; got "
@@ -186,41 +187,44 @@ def _checked(values, key, where):
 
 
 def _is_number(value):
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    try:
-        float(value)
-    except OverflowError:
-        return False
-    return True
+    """True for what a float64 can hold (Python reads whole numbers of any size)."""
+    return isinstance(value, float) or (_is_whole(value) and abs(value) < 2**63)
 
 
-def _typed(content, key, kind, where, default):
-    value = content.get(key, default)
-    if not isinstance(value, kind):
+def _is_whole(value):
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+_KINDS = {
+    "numbers": _is_number,
+    "whole numbers": lambda value: _is_whole(value) and _is_number(value) and value >= 0,
+    "strings": lambda value: isinstance(value, str),
+}
+
+
+def _list_of(content, key, kind, num_positions, where):
+    """Return one value per position, or an empty list where the file does not know them."""
+    values = _typed(content, key, [], where)
+    if not all(map(_KINDS[kind], values)):
+        raise InputError(f"{where}: {key} must be a list of {kind}; got {values!r}")
+    if values and len(values) != num_positions:
         raise InputError(
-            f"{where}: {key} must be a JSON {_JSON_NAMES[kind]}; got {type(value).__name__}"
+            f"{where}: {key} has {len(values)} values for {num_positions} temperatures; {_REFIT}"
         )
+    return [float(value) for value in values] if kind == "numbers" else values
+
+
+def _whole(content, key, where, default):
+    value = content.get(key, default)
+    if not _KINDS["whole numbers"](value):
+        raise InputError(f"{where}: {key} must be a whole number of at least 0; got {value!r}")
     return value
 
 
-_JSON_NAMES = {str: "string", list: "list", dict: "object"}
-
-
-def _integer(content, key, where, default=0):
+def _typed(content, key, default, where):
     value = content.get(key, default)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise InputError(f"{where}: {key} must be an integer of at least 0; got {value!r}")
-    return value
-
-
-def _numbers(content, key, gamma, where):
-    """Return [gamma] floats; NaN where the key is missing or its list empty."""
-    values = _typed(content, key, list, where, []) or [math.nan] * gamma
-    if not all(map(_is_number, values)):
-        raise InputError(f"{where}: {key} must be a list of numbers; got {values!r}")
-    if len(values) != gamma:
+    if type(value) is not type(default):
         raise InputError(
-            f"{where}: {key} has {len(values)} values for {gamma} temperatures; {_REFIT}"
+            f"{where}: {key} must be a {type(default).__name__}; got {type(value).__name__}"
         )
-    return np.array(values, dtype=np.float64)
+    return value
