@@ -142,13 +142,12 @@ def show(result):
     from dspark_sched.report.tables import simulation_table
 
     console = Console(highlight=False, markup=False)
+    width = console.width
     console.print(simulation_table(result))
     for title, sentences in (("Notes", result.notes), ("Verdict", result.verdicts)):
         console.print(title, style="bold")
         for sentence in sentences:
-            console.print(
-                fill(sentence, console.width, initial_indent="- ", subsequent_indent="  ")
-            )
+            console.print(fill(sentence, width, initial_indent="- ", subsequent_indent="  "))
 
 
 def write(result, output=None, report=None):

@@ -188,3 +188,68 @@ def acceptance(accepted, verified, finished, gamma):
         "conditional": [ratio(s, n) for s, n in zip(survived, reached, strict=True)],
         "num_records": known,
     }
+
+
+# --- Replay of logged blocks (the simulator) ---------------------------------------------------
+
+
+def requests_of(rows):
+    """{request id: its blocks in step order}, from a log's rows as dictionaries."""
+    requests = {}
+    for row in sorted(rows, key=lambda row: (row["request_id"], row["step"])):
+        requests.setdefault(row["request_id"], []).append(row)
+    return requests
+
+
+def length_of(blocks):
+    """L: a block emits its accepted drafts and a bonus token, unless a stop token ended it."""
+    return sum(block["accepted"] + (0 if block["finished"] else 1) for block in blocks)
+
+
+def replay(requests, arriving, decide, num_slots, num_steps):
+    """Closed loop: (one dictionary per step, {serial: (request id, tokens emitted, complete)}).
+
+    ``arriving`` yields request ids; ``decide(serials, confidence rows)`` returns the lengths.
+    """
+    slots = [None] * num_slots
+    steps, served = [], {}
+    for _ in range(num_steps):
+        for i in range(num_slots):
+            if slots[i] is None:
+                slots[i] = {"serial": len(served), "request": next(arriving), "block": 0}
+                served[len(served)] = (slots[i]["request"], 0, False)
+        blocks = []
+        for slot in slots:
+            own = requests[slot["request"]]
+            blocks.append(own[slot["block"] % len(own)])
+        lengths = decide([slot["serial"] for slot in slots], [b["confidence"] for b in blocks])
+        step = {"verified": 0, "accepted": 0, "emitted": 0}
+        for i, (block, length) in enumerate(zip(blocks, lengths, strict=True)):
+            request, so_far, _ = served[slots[i]["serial"]]
+            total = length_of(requests[request])
+            accepted = min(length, block["accepted"])
+            emitted = min(1 + accepted, total - so_far)
+            step["verified"] += length
+            step["accepted"] += accepted
+            step["emitted"] += emitted
+            served[slots[i]["serial"]] = (request, so_far + emitted, so_far + emitted == total)
+            slots[i]["block"] += 1
+            if so_far + emitted == total:
+                slots[i] = None
+        steps.append(step)
+    return steps, served
+
+
+def replay_figures(steps, step_seconds, num_slots):
+    """Throughput and ratios of the steps after the first tenth."""
+    counted = steps[len(steps) // 10 :]
+    seconds = sum(step_seconds(num_slots + step["verified"]) for step in counted)
+    emitted, verified, accepted = (
+        sum(step[name] for step in counted) for name in ("emitted", "verified", "accepted")
+    )
+    return {
+        "tokens_per_second": emitted / seconds,
+        "acceptance_length": emitted / (num_slots * len(counted)),
+        "verified_per_request": verified / (num_slots * len(counted)),
+        "accepted_per_verified": accepted / verified if verified else math.nan,
+    }

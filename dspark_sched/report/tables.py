@@ -98,3 +98,7 @@ def _rate(tokens_per_second):
     if tokens_per_second >= 1000:
         return f"{tokens_per_second:.0f}"
     return f"{tokens_per_second:#.4g}"
+
+
+def _share(share):
+    return "-" if math.isnan(share) else f"{share:.2f}"

@@ -10,7 +10,7 @@ from ..checks import InputError
 from ..types import Batch, SimulationResult
 from .policies import describe, make_policies
 from .verdict import notes, verdicts
-from .workload import arrivals, build_workload, replayed_rows
+from .workload import arrivals, build_workload, check_replayable, replayed_rows
 
 __all__ = ["STEPS", "Trace", "serve", "simulate"]
 
@@ -178,6 +178,7 @@ def simulate(
     repeats = checks.as_count(repeats, "repeats", 1)
     steps = checks.as_count(steps, "steps", _FEWEST_STEPS)
     loads = _checked_loads(concurrency)
+    check_replayable(log)
     engines = make_policies(policies, profile, log.gamma, steps)
     rows, row_notes = replayed_rows(log, calibration, all_rows)
     workload = build_workload(log, rows, calibration)

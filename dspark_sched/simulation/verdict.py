@@ -4,6 +4,8 @@ Policies are compared within a repeat, in relative gains rounded to 0.1 %: what 
 is shown. A gain is clear if it has the same sign, and is not 0, in every repeat.
 """
 
+from itertools import pairwise
+
 import numpy as np
 
 from .policies import is_scheduled
@@ -31,7 +33,7 @@ def verdicts(per_repeat, names, loads):
     table = per_repeat.pivot(
         index=["policy", "concurrency"], columns="repeat", values="tokens_per_second"
     )
-    rates = {name: table.loc[name].loc[loads].to_numpy() for name in names}
+    rates = {name: table.loc[name].loc[loads].to_numpy(float) for name in names}
     winners = _winners(rates, loads)
     scheduled = [name for name in names if is_scheduled(name)]
     rivals = {name: rates[name] for name in names if not is_scheduled(name)}
@@ -91,7 +93,7 @@ def where(part, loads):
 def _runs(keys):
     """Slices of neighbouring equal keys."""
     edges = [0, *(i for i in range(1, len(keys)) if keys[i] != keys[i - 1]), len(keys)]
-    return [slice(start, stop) for start, stop in zip(edges, edges[1:], strict=False)]
+    return [slice(start, stop) for start, stop in pairwise(edges)]
 
 
 def _winners(rates, loads):

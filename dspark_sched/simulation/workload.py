@@ -4,10 +4,11 @@ import msgspec
 import numpy as np
 
 from .. import checks
+from ..calibration.evaluation import evaluation_rows
 from ..checks import InputError
 from ..types import Calibration
 
-__all__ = ["Workload", "arrivals", "build_workload", "replayed_rows"]
+__all__ = ["Workload", "arrivals", "build_workload", "check_replayable", "replayed_rows"]
 
 
 class Workload(msgspec.Struct, frozen=True, eq=False):
@@ -65,8 +66,6 @@ def replayed_rows(log, calibration, all_rows):
         return everything, (
             "all rows are replayed, also those that the temperatures were fitted on",
         )
-    from ..calibration.evaluation import evaluation_rows
-
     rows = np.asarray(evaluation_rows(log, calibration.split))
     if not rows.any():
         raise InputError(
@@ -85,7 +84,7 @@ def build_workload(log, rows, calibration=None):
     Parameters
     ----------
     log : Log
-        With ``request_id`` and ``step``; no block may have been cut by a schedule.
+        See ``check_replayable``.
     rows : ndarray of bool, shape (N,)
         The rows to replay.
     calibration : Calibration, optional
@@ -95,27 +94,20 @@ def build_workload(log, rows, calibration=None):
     -------
     Workload
     """
-    _check_replayable(log)
     calibration = calibration or _no_calibration(log.gamma)
     checks.check_gamma(log.gamma, calibration.gamma, "the log's blocks", "the temperatures")
     kept = np.flatnonzero(rows)
     order = kept[np.lexsort((log.step[kept], log.request_id[kept]))]
-    ids, steps = log.request_id[order], log.step[order]
+    ids = log.request_id[order]
     starts = np.flatnonzero(np.r_[True, ids[1:] != ids[:-1]])
-    _check_steps(ids, steps, order)
+    # A block that ends in an accepted stop token emitted no bonus token.
     emitted = log.accepted[order] + ~log.finished[order]
-    num_tokens = np.add.reduceat(emitted, starts)
-    if (num_tokens < 1).any():
-        raise InputError(
-            f"request {ids[starts[np.argmax(num_tokens < 1)]]} emits no token: its only block is "
-            f"finished with 0 accepted drafts; an accepted stop token counts as accepted"
-        )
     return Workload(
         confidence=checks.as_confidence(calibration.apply(log.logits[order])),
         accepted=log.accepted[order].astype(np.int64),
         first_row=starts,
         num_blocks=np.diff(np.r_[starts, len(order)]),
-        num_tokens=num_tokens.astype(np.int64),
+        num_tokens=np.add.reduceat(emitted, starts).astype(np.int64),
     )
 
 
@@ -135,7 +127,8 @@ def _no_calibration(gamma):
     return Calibration(temperatures=np.ones(gamma), ece_before=unknown, ece_after=unknown)
 
 
-def _check_replayable(log):
+def check_replayable(log):
+    """Raise if the log does not say what a replay needs to know."""
     if len(log) == 0:
         raise InputError("the log has no rows; there is nothing to replay")
     for name in ("request_id", "step"):
@@ -152,14 +145,4 @@ def _check_replayable(log):
             f"gamma = {log.gamma}, not finished; the first at row {np.argmax(cut)}): what lay "
             f"behind the cut is unknown, so they cannot be replayed; record a log with every "
             f"draft verified"
-        )
-
-
-def _check_steps(ids, steps, order):
-    twice = np.flatnonzero((ids[1:] == ids[:-1]) & (steps[1:] == steps[:-1]))
-    if twice.size:
-        i = twice[0]
-        raise InputError(
-            f"request {ids[i]} has step {steps[i]} twice, at rows {order[i]} and {order[i + 1]}; "
-            f"give every request an id of its own"
         )
