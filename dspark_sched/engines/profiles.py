@@ -82,11 +82,15 @@ def _read_cells(path):
         raise InputError(f"{path}: cannot be read ({error.strerror}); pass a CSV file") from None
     except UnicodeDecodeError:
         raise InputError(f"{path}: not UTF-8 text; save it as a UTF-8 CSV file") from None
-    lines = [
-        (number, [cell.strip() for cell in next(csv.reader([line]))])
-        for number, line in enumerate(text.split("\n"), start=1)
-        if line.strip() and not line.startswith("#")
-    ]
+    # Line by line, so that a message can name the line; a cell with a line break is no number.
+    try:
+        lines = [
+            (number, [cell.strip() for cell in next(csv.reader([line], skipinitialspace=True))])
+            for number, line in enumerate(text.split("\n"), start=1)
+            if line.strip() and not line.startswith("#")
+        ]
+    except csv.Error as error:
+        raise InputError(f"{path}: not CSV ({error}); pass a CSV file") from None
     if not lines:
         raise InputError(f"{path}: empty; write a header (batch_tokens and one of {_UNITS_TEXT})")
     return lines

@@ -108,7 +108,7 @@ def _one_sentence(file):
         yield
     except PermissionError:
         raise InputError(f"{file}: no permission to read it; change that, or copy it") from None
-    except (pa.ArrowException, OSError):
+    except (pa.ArrowException, OSError, UnicodeDecodeError):
         size = file.stat().st_size
         raise InputError(
             f"{file}: not a readable parquet file ({size} bytes; truncated, or another format); "
@@ -122,20 +122,17 @@ def _read_parts(files, place):
     parts, distinct = defaultdict(list), {name: {} for name in _STRINGS}
     for file in files:
         place.start_file(file.name)
-        with _one_sentence(file):
-            parquet = pq.ParquetFile(file)
-        with parquet:
+        with _one_sentence(file), pq.ParquetFile(file) as parquet:
             found = find_layout(parquet.schema_arrow, str(file))
-            if layout is not None and found != layout:
+            layout = layout or found
+            if found != layout:
                 raise place.error(
                     f"{file.name} and {files[0].name} differ in their columns "
                     f"({', '.join(found.columns)}; {', '.join(layout.columns)}) or in the type of "
                     f"request_id; write them alike"
                 )
-            layout = found
             for group in range(parquet.num_row_groups):
-                with _one_sentence(file):
-                    table = parquet.read_row_group(group, columns=layout.columns)
+                table = parquet.read_row_group(group, columns=layout.columns)
                 if table.num_rows:
                     _append(table, layout, parts, distinct, place)
                     place.num_rows += table.num_rows

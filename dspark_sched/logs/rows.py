@@ -91,6 +91,11 @@ def check_counts(accepted, verified, gamma, place):
                 f"{place.row(row)}. Count draft tokens only, without the bonus token"
             )
         return
+    for row in np.flatnonzero(verified < 0)[:1]:
+        raise place.error(
+            f"verified must be at least 0; got verified {verified[row]} at {place.row(row)}. "
+            f"Write 0 where nothing was verified"
+        )
     for row in np.flatnonzero(verified > gamma)[:1]:
         raise place.error(
             f"verified must not exceed gamma = {gamma}; got verified {verified[row]} at "
