@@ -59,7 +59,7 @@ def load_profile(path, lookup="ceil", beyond="extrapolate"):
         where = f"{path}: line {line}"
         if len(cells) != len(header):
             raise InputError(
-                f"{where}: {len(cells)} cells, the header has {len(header)}; write one probe per "
+                f"{where}: number of cells is {len(cells)}, in the header {len(header)}; write one probe per "
                 f"line, numbers with a decimal point"
             )
         for name, cell in zip(header, cells, strict=True):
