@@ -59,8 +59,8 @@ def load_profile(path, lookup="ceil", beyond="extrapolate"):
         where = f"{path}: line {line}"
         if len(cells) != len(header):
             raise InputError(
-                f"{where}: number of cells is {len(cells)}, in the header {len(header)}; write one probe per "
-                f"line, numbers with a decimal point"
+                f"{where}: number of cells is {len(cells)}, in the header {len(header)}; "
+                f"write one probe per line, numbers with a decimal point"
             )
         for name, cell in zip(header, cells, strict=True):
             columns[name].append(_number(cell, name, where))

@@ -115,11 +115,13 @@ BAD = [
     ),
     (
         HEADER + "8,10\n\n16,14,1\n",
-        "line 4: number of cells is 3, in the header 2; write one probe per line, numbers with a decimal point",
+        "line 4: number of cells is 3, in the header 2; write one probe per line, "
+        "numbers with a decimal point",
     ),
     (
         HEADER + "8\n",
-        "line 2: number of cells is 1, in the header 2; write one probe per line, numbers with a decimal point",
+        "line 2: number of cells is 1, in the header 2; write one probe per line, "
+        "numbers with a decimal point",
     ),
     (
         HEADER + "8,10\n16,fast\n",
