@@ -84,7 +84,8 @@ def _about_position(figures):
         round(figures.brier_after, 4) > round(figures.brier_before, 4)
     )
     if figures.flag == "grid-end":
-        yield f"T = {figures.temperature:g}, the end of the grid ({ece}, {brier}); {_shape(figures)}"
+        end = f"T = {figures.temperature:g}, the end of the grid"
+        yield f"{end} ({ece}, {brier}); {_shape(figures)}"
     elif bought:
         yield f"{ece} but {brier}; {_shape(figures)}"
     if figures.verdict == "worse":
