@@ -118,7 +118,7 @@ def as_logits(values, name="logits"):
         row, position = np.argwhere(bad)[0]
         raise InputError(
             f"{name} must not be NaN; got nan at row {row}, position {position + 1}. "
-            f"Leave the row out, or lower its `verified` to the last position that is known"
+            f"Leave the row out"
         )
     return array
 

@@ -210,7 +210,7 @@ class Calibration(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         return len(self.temperatures)
 
     def apply(self, logits):
-        """Conditional confidences ``sigmoid(logit[k] / T[k])`` (Eq. 8, section 3.2.1).
+        """Conditional confidences ``sigmoid(logit[k] / T[k])`` (section 3.2.1).
 
         Parameters
         ----------

@@ -18,7 +18,7 @@ domain                  string, optional             where the text came from
 ======================  ===========================  ==============================================
 
 Exactly one of the four forms of the confidences is needed. ``acceptance_rate``, ``temperature``
-and every column whose name begins with ``x_`` are ignored; any other column is refused, because
+and every column whose name begins with ``x_`` (or is a pandas index) are ignored; any other column is refused, because
 ``verifed`` read as "no such column" would change what every figure means.
 """
 
@@ -39,6 +39,7 @@ FORMS = LIST_FORMS + WIDE_FORMS
 OUTCOMES = ("accepted", "verified", "finished", "request_id", "step", "domain")
 IGNORED = ("acceptance_rate", "temperature")
 IGNORED_PREFIX = "x_"
+PANDAS_INDEX_PREFIX = "__index_level_"
 
 _WIDE = re.compile(r"(logit|confidence)_([1-9][0-9]*)")
 
@@ -115,7 +116,8 @@ def find_layout(schema, source):
 def _refuse_unknown(names, source):
     known = [*LIST_FORMS, *OUTCOMES, *IGNORED]
     for name in names:
-        if name in known or name.startswith(IGNORED_PREFIX) or _WIDE.fullmatch(name):
+        ignored = name.startswith((IGNORED_PREFIX, PANDAS_INDEX_PREFIX))
+        if name in known or ignored or _WIDE.fullmatch(name):
             continue
         nearest = difflib.get_close_matches(name, [*known, "logit_1", "confidence_1"], n=1)
         hint = f" (did you mean {nearest[0]!r}?)" if nearest else ""
