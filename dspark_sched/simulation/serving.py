@@ -17,6 +17,7 @@ __all__ = ["STEPS", "Trace", "serve", "simulate"]
 #: Steps of one run; the first tenth is not counted.
 STEPS = 1000
 _FEWEST_STEPS = 10
+_MOST_SLOTS = 1 << 20
 
 
 class Slots:
@@ -225,6 +226,8 @@ def _checked_loads(concurrency):
     for load in loads:
         if loads.count(load) > 1:
             raise InputError(f"concurrency {load} is given twice; name each one once")
+        if load > _MOST_SLOTS:
+            raise InputError(f"concurrency must be at most {_MOST_SLOTS}; got {load}")
     return sorted(loads)
 
 

@@ -87,7 +87,7 @@ def where(part, loads):
         return f"up to {part[-1]}"
     if part[-1] == loads[-1]:
         return f"from {part[0]} on"
-    return f"{part[0]} to {part[-1]}"
+    return f"from {part[0]} to {part[-1]}"
 
 
 def _runs(keys):

@@ -3,6 +3,7 @@
 import itertools
 import math
 
+import naive
 import numpy as np
 import pytest
 
@@ -10,7 +11,6 @@ import dspark_sched as ds
 from dspark_sched.simulation.policies import make_policies
 from dspark_sched.simulation.serving import serve
 from dspark_sched.simulation.workload import arrivals, build_workload
-from tests import naive
 
 POLICIES = ["none", "fixed:1", "fixed:3", "early-stop", "delayed", "delayed:lag=1"]
 PROFILE = ds.SpsProfile([2, 5, 8, 14, 20], step_seconds=[0.010, 0.011, 0.013, 0.020, 0.021])
@@ -374,6 +374,7 @@ def test_more_slots_than_requests_and_too_few_steps_are_said():
         ({"policies": ["delayed", "delayed:lag=2"]}, "policy delayed is given twice"),
         ({"policies": []}, "no policy given"),
         ({"concurrency": [4, 0]}, "concurrency must be at least 1; got 0"),
+        ({"concurrency": [10**20]}, "concurrency must be at most 1048576; got 1000"),
         ({"concurrency": [1.5]}, "concurrency must be an integer"),
         ({"concurrency": [4, 2, 4]}, "concurrency 4 is given twice"),
         ({"concurrency": []}, "no concurrency given"),

@@ -97,7 +97,7 @@ def test_words_for_ranges_of_concurrency():
     loads = [1, 2, 4, 8]
     assert where(loads, loads) == "at every concurrency"
     assert where([1, 2], loads) == "up to 2"
-    assert where([2, 4], loads) == "2 to 4"
+    assert where([2, 4], loads) == "from 2 to 4"
     assert where([4, 8], loads) == "from 4 on"
     assert where([8], loads) == "at 8"
     assert where([3], [3]) == "at 3"

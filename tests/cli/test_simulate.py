@@ -1,0 +1,174 @@
+"""The command `simulate`: what it prints, what it writes, and how it refuses."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from dspark_sched_cli.main import cli
+
+FIGURES = [
+    "tokens_per_second",
+    "tokens_per_second_low",
+    "tokens_per_second_high",
+    "acceptance_length",
+    "verified_per_request",
+    "accepted_per_verified",
+    "predicted_tokens_per_second",
+    "extrapolated_share",
+]
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A small log and a profile, as a user would bring them."""
+    rng = np.random.default_rng(0)
+    blocks = 240
+    logits = rng.normal(0.5, 1.5, (blocks, 3)).astype(np.float32)
+    lists = pa.FixedSizeListArray.from_arrays(pa.array(logits.ravel()), 3)
+    columns = {
+        "confidence_logits": lists,
+        "accepted": rng.integers(0, 4, blocks),
+        "verified": np.full(blocks, 3),
+        "request_id": np.arange(blocks) // 8,
+        "step": np.arange(blocks) % 8,
+    }
+    pq.write_table(pa.table(columns), tmp_path / "log.parquet")
+    (tmp_path / "sps.csv").write_text("batch_tokens,step_ms\n4,10\n8,11\n16,14\n32,20\n")
+    (tmp_path / "sts.json").write_text('{"temperatures": [1.5, 1.0, 2.0]}')
+    return tmp_path
+
+
+def run(files, *options, log=True):
+    arguments = ["simulate", "--sps", str(files / "sps.csv"), "--steps", "40", "--repeats", "2"]
+    if log:
+        arguments += ["--log", str(files / "log.parquet")]
+    return CliRunner().invoke(cli, [*arguments, *map(str, options)])
+
+
+def printed_json(files, *options, **more):
+    done = run(files, "--json", *options, **more)
+    assert done.exit_code == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_row_per_policy_and_concurrency_with_every_figure(files):
+    content = printed_json(files, "--policy", "none,fixed:2", "--policy", "delayed:lag=3")
+    policies = ["none", "fixed:2", "delayed:lag=3"]
+    loads = [1, 2, 4, 8, 16, 32, 64, 128, 256]
+    assert [(row["policy"], row["concurrency"]) for row in content["rows"]] == [
+        (policy, load) for policy in policies for load in loads
+    ]
+    assert all(name in row for name in FIGURES for row in content["rows"])
+    assert content["rows"][0]["accepted_per_verified"] is None
+    assert content["rows"][0]["tokens_per_second"] == pytest.approx(100.0)
+    assert len(content["repeats"]) == 2 * 27
+
+
+def test_default_policies_follow_gamma(files):
+    content = printed_json(files, "--concurrency", "2")
+    names = ["none", "fixed:1", "fixed:3", "early-stop", "delayed"]
+    assert content["settings"]["policies"] == names
+
+
+def test_what_is_printed_fits_80_columns_and_ends_with_the_verdict(files):
+    done = run(files, "--policy", "none,early-stop,delayed:lag=12", "--concurrency", "1,1024")
+    assert done.exit_code == 0
+    lines = done.stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "…" not in done.stdout
+    assert done.stderr == ""
+    assert lines.index("Notes") < lines.index("Verdict")
+    assert "draft made, nothing verified" in done.stdout
+    assert "no temperatures were given" in done.stdout
+
+
+def test_the_csv_holds_the_rows_that_json_prints(files):
+    content = printed_json(files, "--concurrency", "1,8", "-o", files / "out.csv")
+    header, *lines = (files / "out.csv").read_text().splitlines()
+    assert header.split(",")[: len(FIGURES) + 2] == ["policy", "concurrency", *FIGURES]
+    for line, row in zip(lines, content["rows"], strict=True):
+        numbers = [None if cell == "" else float(cell) for cell in line.split(",")[1:]]
+        assert numbers == list(row.values())[1:]
+
+
+def test_a_seed_gives_the_same_files_and_another_seed_other_figures(files):
+    for name, seed in (("a", 4), ("b", 4), ("c", 5)):
+        options = ["--concurrency", "1,8", "--seed", seed, "--report", files / name]
+        assert run(files, *options, "-o", files / f"{name}.csv").exit_code == 0
+    assert (files / "a.csv").read_bytes() == (files / "b.csv").read_bytes()
+    assert (files / "a.csv").read_bytes() != (files / "c.csv").read_bytes()
+    pictures = [(files / name / "throughput.png").read_bytes() for name in "ab"]
+    assert pictures[0] == pictures[1]
+    assert pictures[0].startswith(b"\x89PNG")
+
+
+def test_temperatures_change_what_the_schedule_sees(files):
+    raw = printed_json(files, "--concurrency", "8", "--policy", "delayed")
+    cal = printed_json(
+        files, "--concurrency", "8", "--policy", "delayed", "--sts", files / "sts.json"
+    )
+    assert raw["rows"] != cal["rows"]
+    assert cal["settings"]["temperatures"] == [1.5, 1.0, 2.0]
+
+
+def test_without_a_log_the_bundled_one_is_replayed_and_named(files):
+    content = printed_json(files, "--policy", "none", "--concurrency", "1", log=False)
+    assert content["settings"]["gamma"] == 7
+    assert "the bundled held_out_dspark_narrow.parquet" in content["notes"][0]
+    assert "an illustration" in content["notes"][0]
+
+
+def test_lookup_decides_what_a_step_between_probes_costs(files):
+    for lookup, milliseconds in (("ceil", 11.0), ("linear", 10.5), ("floor", 10.0)):
+        options = ["--policy", "none", "--concurrency", "6", "--lookup", lookup]
+        (row,) = printed_json(files, *options)["rows"]
+        assert row["step_seconds"] == pytest.approx(milliseconds / 1000)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--policy", "magic"], "unknown policy 'magic'; the policies are none, fixed:k"),
+        (["--policy", "none,none"], "policy none is given twice"),
+        (["--policy", "fixed:4"], "gamma = 3; use fixed:0 to fixed:3"),
+        (["--concurrency", "0"], "concurrency must be at least 1; got 0"),
+        (["--concurrency", "1,x"], "--concurrency must be integers separated by commas"),
+        (["--concurrency", ""], "--concurrency must be integers separated by commas"),
+        (["--repeats", "0"], "repeats must be at least 1; got 0"),
+        (["--steps", "5"], "steps must be at least 10; got 5"),
+        (["--seed", "-1"], "seed must be at least 0; got -1"),
+        (["--log", "missing.parquet"], "missing.parquet: no such file"),
+        (["--sts", "missing.json"], "missing.json: no such file"),
+        (["--sps", "missing.csv"], "missing.csv: no such file"),
+        (["--lookup", "nearest"], "'nearest' is not one of"),
+    ],
+)
+def test_bad_input_is_one_line_and_nothing_is_written(files, options, message):
+    before = sorted(files.iterdir())
+    done = run(files, "-o", files / "out.csv", "--report", files / "report", *options)
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+    assert message in done.stderr
+    assert sorted(files.iterdir()) == before
+
+
+def test_two_gammas_are_both_named(files):
+    (files / "sts.json").write_text('{"temperatures": [1.0, 1.0]}')
+    done = run(files, "--sts", files / "sts.json")
+    assert done.exit_code == 2
+    assert "have 2 draft positions, the drafts 3" in done.stderr
+
+
+def test_a_place_that_cannot_be_written_is_named_and_no_other_file_written(files):
+    (files / "file").write_text("not a folder")
+    done = run(files, "--concurrency", "1", "-o", files / "out.csv", "--report", files / "file")
+    assert done.exit_code == 2
+    assert f"cannot write into the folder {files / 'file'}" in done.stderr
+    assert not (files / "out.csv").exists()
+    done = run(files, "--concurrency", "1", "-o", files / "none" / "out.csv")
+    assert done.exit_code == 2
+    assert "create it" in done.stderr
