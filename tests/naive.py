@@ -253,3 +253,108 @@ def replay_figures(steps, step_seconds, num_slots):
         "verified_per_request": verified / (num_slots * len(counted)),
         "accepted_per_verified": accepted / verified if verified else math.nan,
     }
+
+
+# Calibration (algorithms.md, section 4; section 3.2.1 of the paper)
+
+
+def sigmoid(x):
+    return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
+
+
+def expected_calibration_error(predictions, labels, num_bins):
+    """Sum over bins of n_bin / n * |mean predicted - mean observed|."""
+    total = 0.0
+    for b in range(num_bins):
+        inside = [i for i, p in enumerate(predictions) if min(int(p * num_bins), num_bins - 1) == b]
+        if inside:
+            predicted = math.fsum(predictions[i] for i in inside) / len(inside)
+            observed = sum(labels[i] for i in inside) / len(inside)
+            total += len(inside) / len(predictions) * abs(predicted - observed)
+    return total
+
+
+def known_rows(verified, k):
+    """Rows that count at position k (from 1): verified >= k, whatever their outcome."""
+    return [r for r, depth in enumerate(verified) if depth >= k]
+
+
+def sequential_temperatures(logits, accepted, verified, num_bins, min_records=100):
+    """Left to right: T[k] minimises the ECE of the product 1..k, earlier ones being fixed."""
+    grid = [10 ** (-1 + i / 50) for i in range(101)]
+    grid[50] = 1.0
+    temperatures = []
+    for k in range(1, len(logits[0]) + 1):
+        rows = known_rows(verified, k)
+        labels = [accepted[r] >= k for r in rows]
+
+        def ece(t, k=k, rows=rows, labels=labels):
+            chosen = [*temperatures, t]
+            predictions = [
+                math.prod(sigmoid(logits[r][i] / chosen[i]) for i in range(k)) for r in rows
+            ]
+            return expected_calibration_error(predictions, labels, num_bins)
+
+        if len(rows) < min_records:
+            temperatures.append(1.0)
+            continue
+        errors = [ece(t) for t in grid]
+        best = [i for i in range(101) if errors[i] <= min(errors) + 1e-12]
+        temperatures.append(grid[min(best, key=lambda i: (abs(i - 50), i))])
+    return temperatures
+
+
+def area_under_curve(predictions, labels):
+    """Share of (positive, negative) pairs in the right order; equal ones count one half."""
+    positives = [p for p, label in zip(predictions, labels, strict=True) if label]
+    negatives = [p for p, label in zip(predictions, labels, strict=True) if not label]
+    wins = sum((p > n) + 0.5 * (p == n) for p in positives for n in negatives)
+    return wins / (len(positives) * len(negatives))
+
+
+def noise_ece(survival, verified, num_bins, uniforms):
+    """Mean ECE over artificial labels; ``uniforms[r][d]`` draws row r's accepted length."""
+    draws = range(len(uniforms[0]))
+    result = []
+    for k in range(1, len(survival[0]) + 1):
+        rows = known_rows(verified, k)
+        predictions = [survival[r][k - 1] for r in rows]
+        errors = [
+            expected_calibration_error(
+                predictions, [uniforms[r][d] < survival[r][k - 1] for r in rows], num_bins
+            )
+            for d in draws
+        ]
+        result.append(sum(errors) / len(errors))
+    return result
+
+
+def ece_changes(before, after, accepted, verified, request, num_bins, uniforms):
+    """ECE after minus before per resample: ``uniforms[s]`` draws as many requests as there are."""
+    num_requests = max(request) + 1
+    result = []
+    for draws in uniforms:
+        chosen = [int(u * num_requests) for u in draws]
+        rows = [r for q in chosen for r in range(len(request)) if request[r] == q]
+        changes = []
+        for k in range(1, len(before[0]) + 1):
+            known = [r for r in rows if verified[r] >= k]
+            labels = [accepted[r] >= k for r in known]
+            changes.append(
+                expected_calibration_error([after[r][k - 1] for r in known], labels, num_bins)
+                - expected_calibration_error([before[r][k - 1] for r in known], labels, num_bins)
+            )
+        result.append(changes)
+    return result
+
+
+def split_position(key, seed):
+    """SplitMix64 over seed, then request id: the upper 53 bits as a number in [0, 1)."""
+    mask = 2**64 - 1
+    bits = seed & mask
+    for word in (0, key & mask):
+        bits = ((bits ^ word) + 0x9E3779B97F4A7C15) & mask
+        bits = ((bits ^ (bits >> 30)) * 0xBF58476D1CE4E5B9) & mask
+        bits = ((bits ^ (bits >> 27)) * 0x94D049BB133111EB) & mask
+        bits ^= bits >> 31
+    return (bits >> 11) / 2**53

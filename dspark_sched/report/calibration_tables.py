@@ -53,7 +53,7 @@ def calibration_summary(evaluation):
         f"{_signed(overall.change_low)} to {_signed(overall.change_high)})"
     )
     before, after = _number(overall.brier_before, 4), _number(overall.brier_after, 4)
-    if overall.ece_after < overall.ece_before and after > before:
+    if overall.verdict == "better" and after > before:
         verdict += f"; but the Brier score rises from {before} to {after}: see the notes"
     return heading, verdict
 
