@@ -156,6 +156,14 @@ def test_policies_serve_the_same_requests_in_the_same_order(policy):
     assert [none[serial] for serial in common] == [other[serial] for serial in common]
 
 
+def test_a_policy_has_the_same_figures_alone_and_among_others():
+    log = random_log(6)
+    together = ds.simulate(log, PROFILE, ["none", "fixed:1", "fixed:3"], [1, 4], steps=40).repeats
+    alone = ds.simulate(log, PROFILE, ["fixed:3"], [4], steps=40).repeats
+    kept = (together["policy"] == "fixed:3") & (together["concurrency"] == 4)
+    assert together[kept].reset_index(drop=True).equals(alone)
+
+
 def test_an_id_is_never_given_to_another_request_and_ids_once_shown_do_not_change():
     _, spy, _ = spied_run(random_log(6), "fixed:3", concurrency=5, steps=200)
     slot_of, previous, gone = {}, set(), set()
