@@ -174,6 +174,15 @@ def simulate(
     log, the surplus of its last block cut. One block per step whatever was verified, from the
     first again when they are used up: that the drafter would have been as good from the other
     prefix is an assumption.
+
+    Examples
+    --------
+    >>> import dspark_sched as ds
+    >>> log = ds.read_log("data/held_out_dspark_narrow.parquet")
+    >>> profile = ds.load_profile("data/gb10_inkling_sps.csv")
+    >>> result = ds.simulate(log, profile, ["none", "delayed"], [64], steps=200)
+    >>> result.rows["policy"].tolist()
+    ['none', 'delayed']
     """
     seed = checks.as_count(seed, "seed")
     repeats = checks.as_count(repeats, "repeats", 1)
@@ -201,14 +210,8 @@ def simulate(
         "repeats": repeats,
         "steps": steps,
         "policies": names,
-        "labels": {name: describe(name, profile) for name in names},
         "concurrency": loads,
-        "gamma": log.gamma,
-        "num_requests": workload.num_requests,
-        "num_blocks": len(workload.accepted),
-        "log": {"source": log.source, "digest": log.digest},
-        "temperatures": None if calibration is None else calibration.temperatures.tolist(),
-        "profile": _profile_settings(profile),
+        **_inputs(log, profile, workload, calibration, names),
     }
     return SimulationResult(
         rows=summary,
@@ -267,10 +270,19 @@ def _tables(measured, names, loads):
     return per_repeat, summary.reset_index()
 
 
-def _profile_settings(profile):
+def _inputs(log, profile, workload, calibration, names):
+    """What the figures were made from, to be kept beside them."""
     return {
-        "batch_tokens": profile.batch_tokens.tolist(),
-        profile.unit: profile.values.tolist(),
-        "lookup": profile.lookup,
-        "identity": profile.identity,
+        "labels": {name: describe(name, profile) for name in names},
+        "gamma": log.gamma,
+        "num_requests": workload.num_requests,
+        "num_blocks": len(workload.accepted),
+        "log": {"source": log.source, "digest": log.digest},
+        "temperatures": None if calibration is None else calibration.temperatures.tolist(),
+        "profile": {
+            "batch_tokens": profile.batch_tokens.tolist(),
+            profile.unit: profile.values.tolist(),
+            "lookup": profile.lookup,
+            "identity": profile.identity,
+        },
     }
