@@ -18,8 +18,8 @@ domain                  string, optional             where the text came from
 ======================  ===========================  ==============================================
 
 Exactly one of the four forms of the confidences is needed. ``acceptance_rate``, ``temperature``
-and every column whose name begins with ``x_`` (or is a pandas index) are ignored; any other column is refused, because
-``verifed`` read as "no such column" would change what every figure means.
+and every column whose name begins with ``x_`` (or is a pandas index) are ignored; any other column
+is refused, because ``verifed`` read as "no such column" would change what every figure means.
 """
 
 import difflib
