@@ -255,7 +255,7 @@ def replay_figures(steps, step_seconds, num_slots):
     }
 
 
-# Calibration (algorithms.md, section 4; section 3.2.1 of the paper)
+# --- Calibration (algorithms.md, section 4; section 3.2.1 of the paper) -----------------------
 
 
 def sigmoid(x):

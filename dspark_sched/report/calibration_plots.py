@@ -37,6 +37,8 @@ def plot_reliability(evaluation, position):
     )
     figures = evaluation.positions[k]
     figure.suptitle(_reliability_title(figures), x=0.02, ha="left", fontsize=12, weight="bold")
+    most = max(counts.rows[k].max() for counts in both)
+    bottom.set(yscale="log", ylim=(0.8, 2.0 * max(most, 1)))
     top.plot([0, 1], [0, 1], color="#888888", linewidth=1.0, label="perfectly calibrated")
     errors = (
         (figures.ece_before, figures.noise_before),
@@ -58,8 +60,6 @@ def plot_reliability(evaluation, position):
     top.set(xlim=(0.0, reach), ylim=(0.0, reach))
     top.set_ylabel(f"observed: {_event(position)}\n(share of blocks)")
     top.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), borderaxespad=0.3)
-    bottom.set_yscale("log")
-    bottom.set_ylim(bottom=0.8)
     bottom.set_ylabel("blocks per bin")
     bottom.set_xlabel(
         f"predicted survival at position {position} (probability)\n"
