@@ -13,6 +13,7 @@ from .kernels import hot
 __all__ = [
     "InputError",
     "LosslessnessError",
+    "as_array",
     "as_confidence",
     "as_count",
     "as_ids",
@@ -39,7 +40,7 @@ _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 _CPU_DLPACK_DEVICES = (1, 3)  # kDLCPU, kDLCUDAHost (pinned host memory)
 
 
-def _as_array(values, name):
+def as_array(values, name):
     """View ``values`` as a NumPy array on the CPU, or refuse with the remedy."""
     if isinstance(values, np.ma.MaskedArray):
         raise InputError(
@@ -80,7 +81,7 @@ def _as_float_matrix(values, name, keep_half=False):
         flags = values.flags
         if flags.c_contiguous and flags.writeable and flags.aligned and values.dtype.isnative:
             return values
-    array = _as_array(values, name)
+    array = as_array(values, name)
     kind, itemsize = array.dtype.kind, array.dtype.itemsize
     if kind in "iu" or (array.size == 0 and not isinstance(values, np.ndarray)):
         dtype = np.float64
@@ -142,7 +143,7 @@ def check_confidence(confidence, name="confidence"):
 
 def as_lengths(values, num_requests, name):
     """Return per-request draft counts as an int32 array of shape [R]."""
-    array = _as_array(values, name)
+    array = as_array(values, name)
     if array.size == 0:
         array = array.astype(np.int32)
     if array.dtype.kind not in "iu":
@@ -188,7 +189,7 @@ def check_lengths_out(out, num_requests):
 
 def as_ids(values, num_requests):
     """Return request ids as an int64 array of shape [R]."""
-    array = _as_array(values, "request_ids")
+    array = as_array(values, "request_ids")
     if array.size == 0:
         array = array.astype(np.int64)
     if array.dtype.kind not in "iu":
@@ -208,7 +209,7 @@ def as_ids(values, num_requests):
 
 def as_survival_row(values, gamma, name):
     """Return a prior survival per position, shape [gamma]: in [0, 1], never rising."""
-    array = _as_array(values, name)
+    array = as_array(values, name)
     if array.dtype.kind not in "iuf":
         raise InputError(f"{name} must be numbers; got dtype {array.dtype}")
     array = array.astype(np.float64)

@@ -4,9 +4,11 @@ import numpy as np
 
 from .allocation.capacity import plan_capacity
 from .allocation.delayed import DelayedScheduler
-from .allocation.greedy import allocate, survival
-from .calibration.temperature import fit_sts
+from .allocation.greedy import EarlyStop, allocate, survival
+from .calibration.evaluation import evaluate
 from .profile import SpsProfile
+from .types import Log
+from .verification import random_world, simulated_counts
 from .verification.sampling import verify_block
 
 __all__ = ["warm_up"]
@@ -50,12 +52,24 @@ def _scheduler(dtype):
 
 def _calibration(dtype):
     rng = np.random.default_rng(0)
-    fit_sts(rng.normal(size=(200, 2)).astype(dtype), rng.integers(0, 3, 200))
+    num_rows, gamma = 400, 2
+    evaluate(
+        Log(
+            logits=rng.normal(size=(num_rows, gamma)).astype(dtype),
+            accepted=rng.integers(0, gamma + 1, num_rows),
+            verified=np.full(num_rows, gamma),
+            finished=np.zeros(num_rows, np.bool),
+            request_id=np.arange(num_rows) // 4,
+        )
+    )
 
 
 def _verification(dtype):
     rows = np.full((2, 2), 0.5, dtype)
     verify_block(rows, rows, [0], 1, uniforms=[0.5, 0.5])
+    world = random_world(num_requests=1, vocabulary=2, gamma=1, seed=0)
+    policy = EarlyStop(SpsProfile([1, 8], step_seconds=[1.0, 2.0]))
+    simulated_counts(policy, world, 1, 2, np.random.default_rng(0))
 
 
 _GROUPS = (

@@ -36,7 +36,10 @@ def plan_capacity(
     profile : SpsProfile
         Step time by batch tokens.
     max_lengths, min_lengths, other_tokens, validate, invalid
-        As in ``allocate``, for the step being planned.
+        As in ``allocate``, for the step being planned. The bounds must be older than **all**
+        drafts of that step (tokens left, context left): a bound taken from a drafted stop token
+        would move the capacity, and with it whether that very token is verified. To cut after a
+        drafted stop token set the confidences behind it to 0 in ``allocate``.
     unknown_survival : array_like, shape (gamma,), in [0, 1], never rising, optional
         Survival assumed for unknown rows; needed if there is one.
 

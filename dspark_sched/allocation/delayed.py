@@ -237,7 +237,9 @@ class DelayedScheduler:
         confidence : array_like, shape (R, gamma), in [0, 1]
             This step's calibrated confidences.
         max_lengths, min_lengths, other_tokens, out, validate
-            As in ``allocate``.
+            As in ``allocate``, but the bounds must be older than **all** drafts of this step
+            (tokens left, context left), because they size the capacity, too. To cut after a
+            drafted stop token set the confidences behind it to 0.
 
         Returns
         -------

@@ -91,7 +91,9 @@ def allocate(
         Drafts to admit in the whole step, anchors not counted, minimum lengths counted.
     max_lengths, min_lengths : array_like of int, shape (R,), optional
         0 <= min <= max <= gamma. Minimum drafts are granted before anything competes, even at
-        survival 0. Both must come from information older than the tokens they cut.
+        survival 0. Both must come from information older than the tokens they cut: a stop token
+        drafted at position k may cut k+1 onwards, never k. (A bound that went into
+        ``plan_capacity`` must be older than the whole block; see there.)
     other_tokens : int
         Tokens of the pass that are neither anchors nor drafts (prefill chunks).
     search : {"early-stop", "global"}

@@ -76,7 +76,7 @@ def verify_block(target_probs, draft_probs, draft_tokens, length, rng=None, unif
 
 def _as_rows(values, name, num_rows):
     """The first ``num_rows`` rows as C-ordered float64, the one type the kernel takes."""
-    array = checks._as_array(values, name)
+    array = checks.as_array(values, name)
     if array.ndim == 1 and array.size == 0:
         array = np.empty((0, 0))
     if array.ndim != 2:
@@ -93,7 +93,7 @@ def _as_rows(values, name, num_rows):
 
 
 def _as_tokens(values, length):
-    array = checks._as_array(values, "draft_tokens")
+    array = checks.as_array(values, "draft_tokens")
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise InputError(
             f"draft_tokens must be a list of integer token ids; got dtype {array.dtype}, shape "
@@ -118,7 +118,7 @@ def _as_uniforms(values, rng, length):
         return (rng or np.random.default_rng()).random(length + 1)
     if rng is not None:
         raise InputError("pass rng or uniforms, not both")
-    array = checks._as_array(values, "uniforms")
+    array = checks.as_array(values, "uniforms")
     if array.shape != (length + 1,) or array.dtype.kind not in "iuf":
         raise InputError(
             f"uniforms must be length + 1 = {length + 1} numbers (the last one for the residual "
