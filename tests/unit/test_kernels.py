@@ -67,15 +67,15 @@ def test_every_public_name_can_be_imported():
 @pytest.mark.slow
 def test_warm_up_compiles_every_kernel(tmp_path):
     """A kernel that warm_up misses would compile in the middle of serving."""
-    code = """
+    code = f"""
 import dspark_sched, importlib, numba
 dspark_sched.warm_up()
-for name in {names}:
+for name in {[path.stem for path in KERNEL_FILES]}:
     module = importlib.import_module('dspark_sched.kernels.' + name)
     for key, value in vars(module).items():
         if isinstance(value, numba.core.registry.CPUDispatcher) and not value.signatures:
             print(name, key)
-""".format(names=[path.stem for path in KERNEL_FILES])
+"""
     assert run_python(code, NUMBA_CACHE_DIR=str(tmp_path), NUMBA_DISABLE_JIT="0") == ""
 
 
