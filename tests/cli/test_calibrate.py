@@ -12,6 +12,9 @@ from dspark_sched_cli.main import cli
 import dspark_sched as ds
 from dspark_sched.calibration.evaluation import evaluate, evaluation_rows
 
+# Kernels over thousands of rows, many times: compiled only.
+pytestmark = pytest.mark.slow
+
 GAMMA = 3
 
 

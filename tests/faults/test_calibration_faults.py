@@ -56,6 +56,7 @@ def test_b02_a_gated_log_is_used_where_it_was_verified_and_said_to_be_partial():
     )
 
 
+@pytest.mark.slow
 def test_b02_rejections_before_the_cut_do_not_count_beyond_it():
     """algorithms.md: c = .8, cuts uniform on 1..5: survival at 5 is .328; .124 if they count."""
     rng = np.random.default_rng(0)

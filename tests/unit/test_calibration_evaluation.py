@@ -9,6 +9,9 @@ from made_logs import make_log, sigmoid
 import dspark_sched as ds
 from dspark_sched.calibration.evaluation import evaluate, evaluation_rows
 
+# Kernels over thousands of rows, many times: compiled only.
+pytestmark = pytest.mark.slow
+
 BY_REQUEST = {"method": "request-hash", "seed": 0, "eval_fraction": 0.3}
 BY_RUNS = BY_REQUEST | {"method": "contiguous-runs"}
 

@@ -54,6 +54,7 @@ def test_the_grid_is_the_stated_one():
     np.testing.assert_allclose(np.diff(np.log10(GRID)), 0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.5])
 def test_finds_the_temperature_the_logits_were_scaled_by(temperature):
     """200,000 rows: the three fits were seen within 2 grid steps (4.7 % each); 4 are allowed."""
@@ -159,6 +160,7 @@ def test_refuses_with_rule_value_and_place(changed, sentence):
     assert sentence in str(refusal.value)
 
 
+@pytest.mark.slow
 def test_the_bundled_narrow_log_shows_the_overconfidence_its_readme_tells():
     """About 7.0 5.8 4.1 2.7 1.6 0.9 0.5 %; T[1] = 10, the grid's end, brings 7.0 down to 2.8."""
     log = ds.read_log(files("dspark_sched_data") / "held_out_dspark_narrow.parquet")

@@ -22,6 +22,10 @@ from dspark_sched.report.calibration_tables import (
 from dspark_sched.report.style import save_png
 
 
+# Kernels over thousands of rows, many times: compiled only.
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def evaluation():
     domain = np.where(np.arange(2400) % 40 < 20, "a domain with a very long name", "b")
