@@ -152,12 +152,13 @@ def _error_table(evaluation):
     )
     for row in evaluation.positions:
         noted = any(text.startswith(f"position {row.position}:") for text in evaluation.cautions)
-        table.add_row(str(row.position), *_errors(row), *_briers(row), row.verdict + "*" * noted)
+        mark = "*" if noted else ""
+        table.add_row(str(row.position), *_errors(row), *_briers(row), row.verdict + mark)
+        if noted:
+            table.caption, table.caption_justify = "* see the notes", "left"
     table.add_section()
     overall = evaluation.overall
     table.add_row("mean", *_errors(overall), *_briers(overall), overall.verdict)
-    table.caption = "* see the notes" if evaluation.cautions else None
-    table.caption_justify = "left"
     return table
 
 

@@ -21,7 +21,6 @@ from dspark_sched.report.calibration_tables import (
 )
 from dspark_sched.report.style import save_png
 
-
 # Kernels over thousands of rows, many times: compiled only.
 pytestmark = pytest.mark.slow
 
