@@ -62,6 +62,7 @@ def _check_place(output):
     if path.is_dir() or not path.parent.is_dir():
         what = "is a folder" if path.is_dir() else f"the folder {path.parent} does not exist"
         raise InputError(f"cannot write {path}: {what}; choose another --output")
+    check_folder(path.parent)
 
 
 def fit(log, **settings):

@@ -57,12 +57,21 @@ def _about_split(log, evaluation):
 
 
 def _about_truncation(log):
-    cut = np.count_nonzero((log.verified < log.gamma) & ~log.finished)
-    if cut:
+    cut = (log.verified < log.gamma) & ~log.finished
+    num_cut = np.count_nonzero(cut)
+    if num_cut:
         yield (
-            f"a schedule cut {cut} of {len(log)} blocks (verified < {log.gamma}): the figures "
+            f"a schedule cut {num_cut} of {len(log)} blocks (verified < {log.gamma}): the figures "
             f"describe only what the schedule chose to verify; collect a log with every draft "
             f"verified for the others"
+        )
+    rejected = cut & (log.accepted < log.verified)
+    stops = log.verified[rejected]
+    if len(np.unique(stops)) > 1 and (stops == log.accepted[rejected] + 1).all():
+        yield (
+            "every rejected block has verified = accepted + 1, as if verified were where the "
+            "check stopped; it must be how many drafts were sent to the target, or every survival "
+            "here is too high"
         )
     finished = np.count_nonzero(log.finished)
     if finished:

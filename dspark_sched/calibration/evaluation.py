@@ -3,12 +3,13 @@
 import msgspec
 import numpy as np
 
+from .. import checks
 from ..checks import InputError
 from ..types import Calibration
 from . import metrics
 from .cautions import cautions_of
 from .split import evaluation_rows, request_keys
-from .temperature import fit_sts
+from .temperature import as_outcomes, fit_sts
 
 __all__ = [
     "Evaluation",
@@ -166,6 +167,8 @@ def evaluate(log, *, num_bins=15, eval_fraction=0.3, seed=0, advance=None):
     over requests excludes 0.
     """
     advance = advance or (lambda share: None)
+    checks.as_logits(log.logits)  # here, where a row has the number that its owner knows
+    as_outcomes(log.accepted, log.verified, len(log), log.gamma)
     split = {
         "method": "contiguous-runs" if log.request_id is None else "request-hash",
         "seed": seed,

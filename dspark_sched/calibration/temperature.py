@@ -17,6 +17,8 @@ GRID[[0, _NEUTRAL, 100]] = 0.1, 1.0, 10.0
 GRID.setflags(write=False)
 #: A position with fewer usable rows keeps T = 1.
 MIN_RECORDS = 100
+#: More bins hold too few rows each to say anything.
+MAX_BINS = 1000
 
 
 def fit_sts(logits, accepted, verified=None, num_bins=15):
@@ -74,6 +76,8 @@ def fit_sts(logits, accepted, verified=None, num_bins=15):
         raise InputError("logits have no draft position; pass an array of shape [N, gamma]")
     accepted, verified = as_outcomes(accepted, verified, num_rows, gamma)
     num_bins = checks.as_count(num_bins, "num_bins", minimum=1)
+    if num_bins > MAX_BINS:
+        raise InputError(f"num_bins must be at most {MAX_BINS}; got {num_bins}. 15 is usual")
     num_infinite = np.isinf(logits).sum(axis=0)
     logits = logits.astype(np.float64)
 

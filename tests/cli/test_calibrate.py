@@ -170,6 +170,7 @@ def test_options_that_cannot_be_are_refused_in_one_line(log, tmp_path, options, 
 def test_places_that_cannot_be_written_are_refused_before_the_work(log, tmp_path):
     refused(run(log, "-o", tmp_path / "none" / "sts.json"), "does not exist")
     refused(run(log, "-o", tmp_path), "is a folder")
+    refused(run(log, "-o", "/proc/sts.json", "--report", tmp_path / "report"), "cannot write")
     refused(run(log, "-o", tmp_path / "sts.json", "--report", log), "cannot write into the folder")
     assert [path.name for path in tmp_path.iterdir()] == ["log.parquet"]
 

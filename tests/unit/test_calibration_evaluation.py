@@ -181,6 +181,28 @@ def test_rows_cut_by_a_schedule_are_left_out_counted_and_named():
     )
 
 
+def test_lengths_that_only_say_where_the_check_stopped_are_questioned():
+    whole = make_log()
+    stopped = np.minimum(whole.accepted + 1, 3)
+    doubt = "every rejected block has verified = accepted + 1"
+    assert any(doubt in text for text in evaluate(make_log(verified=stopped)).cautions)
+    drawn = np.random.default_rng(2).integers(0, 4, len(whole))
+    honest = make_log(accepted=np.minimum(whole.accepted, drawn), verified=drawn)
+    assert not any(doubt in text for text in evaluate(honest).cautions)
+
+
+def test_a_bad_row_has_its_number_in_the_whole_log():
+    log = make_log()
+    bad = log.logits.copy()
+    bad[2000, 1] = np.nan
+    with pytest.raises(ds.InputError, match="row 2000, position 2"):
+        evaluate(msgspec.structs.replace(log, logits=bad))
+    accepted = log.accepted.copy()
+    accepted[1999] = 4
+    with pytest.raises(ds.InputError, match="accepted 4, verified 3 at row 1999"):
+        evaluate(msgspec.structs.replace(log, accepted=accepted))
+
+
 def test_accepted_stop_tokens_are_no_schedule():
     whole = make_log()
     finished = (whole.accepted == 2) & (np.arange(len(whole)) % 2 == 0)

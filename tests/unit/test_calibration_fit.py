@@ -149,6 +149,7 @@ REFUSED = [
     ({"verified": [[0]]}, "verified must have one value per row of logits, shape (1,)"),
     ({"accepted": [0.0]}, "accepted must be integers (draft counts); got dtype float64"),
     ({"num_bins": 0}, "num_bins must be at least 1; got 0"),
+    ({"num_bins": 10**9}, "num_bins must be at most 1000; got 1000000000"),
 ]
 
 
