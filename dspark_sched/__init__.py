@@ -21,6 +21,7 @@ _HOME = {
     "InputError": "checks",
     "Log": "types",
     "LosslessnessError": "checks",
+    "RequestCost": "profile",
     "SimulationResult": "types",
     "SpsProfile": "profile",
     "Status": "types",

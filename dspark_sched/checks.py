@@ -19,6 +19,8 @@ __all__ = [
     "as_ids",
     "as_lengths",
     "as_logits",
+    "as_measured",
+    "as_probes",
     "as_survival_row",
     "check_bounds",
     "check_choice",
@@ -259,3 +261,48 @@ def check_gamma(found, expected, found_where, expected_where):
             f"gamma differs: {found_where} have {found} draft positions, {expected_where} "
             f"{expected}; use files of the same drafter, or fit the temperatures again"
         )
+
+
+def as_probes(values, name):
+    """Return measured sizes as a strictly increasing int64 array, read-only."""
+    probes = np.asarray(values)
+    if probes.ndim != 1 or probes.size == 0:
+        raise InputError(f"{name} must be a list of at least one size; got shape {probes.shape}")
+    if probes.dtype.kind not in "iuf":
+        raise InputError(f"{name} must be integers; got dtype {probes.dtype}")
+    for i, value in enumerate(probes.tolist()):
+        if value != value or value < 1 or value > 2**53 or value != int(value):
+            raise InputError(f"{name} must be integers >= 1; got {value} at index {i}")
+    probes = probes.astype(np.int64)
+    for i in np.flatnonzero(np.diff(probes) <= 0)[:1] + 1:
+        raise InputError(
+            f"{name} must increase strictly; got {probes[i]} after {probes[i - 1]} at "
+            f"index {i}. Sort the probes and merge duplicates (median)"
+        )
+    probes.flags.writeable = False
+    return probes
+
+
+def as_measured(values, name, num_probes, positive=True):
+    """Return one finite number per probe as float64, read-only; ``positive`` as it says."""
+    rates = np.asarray(values)
+    if rates.dtype.kind not in "iuf":
+        raise InputError(f"{name} must be numbers; got dtype {rates.dtype}")
+    if rates.shape != (num_probes,):
+        raise InputError(
+            f"{name} must have one value per probe, shape ({num_probes},); got {rates.shape}"
+        )
+    rates = rates.astype(np.float64)
+    bad = ~np.isfinite(rates)
+    if positive:
+        with np.errstate(over="ignore", divide="ignore"):
+            bad |= ~((rates > 0.0) & np.isfinite(1.0 / rates))
+    if bad.any():
+        i = int(np.argmax(bad))
+        rule = "positive and finite" if positive else "finite"
+        raise InputError(
+            f"{name} must be {rule}; got {rates[i]} at index {i}. "
+            f"Measure that batch size again, or leave the probe out"
+        )
+    rates.flags.writeable = False
+    return rates

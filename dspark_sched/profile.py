@@ -6,11 +6,41 @@ from . import checks
 from .checks import InputError
 from .types import Finding, Status
 
-__all__ = ["SpsProfile"]
+__all__ = ["RequestCost", "SpsProfile"]
 
 LOOKUPS = ("ceil", "linear", "floor")
 BEYOND = ("extrapolate", "raise")
 _TABLE_LIMIT = 1 << 20
+
+
+class RequestCost:
+    """A part of the step time that depends on the number of requests only.
+
+    Parameters
+    ----------
+    requests : array_like of int, shape (P,)
+        Measured numbers of requests, strictly increasing. One probe: a constant.
+    seconds, ms : array_like of float, shape (P,)
+        Exactly one of them; finite. Linear between probes, constant outside them.
+    """
+
+    def __init__(self, requests, seconds=None, *, ms=None):
+        if (seconds is None) == (ms is None):
+            raise InputError("a request cost needs exactly one of seconds and ms")
+        self.requests = checks.as_probes(requests, "requests")
+        self.unit = "ms" if seconds is None else "seconds"
+        values = ms if seconds is None else seconds
+        self.values = checks.as_measured(values, self.unit, len(self.requests), positive=False)
+        self._seconds = self.values if self.unit == "seconds" else self.values / 1000.0
+
+    @property
+    def least_seconds(self):
+        """The smallest cost at any number of requests."""
+        return float(self._seconds.min())
+
+    def seconds(self, num_requests):
+        """Cost at ``num_requests`` in seconds."""
+        return float(np.interp(num_requests, self.requests, self._seconds))
 
 
 class SpsProfile:
@@ -29,6 +59,10 @@ class SpsProfile:
     beyond : {"extrapolate", "raise"}
         Past the last probe: go on with the last segment's slope in time (at least 0; constant for
         one probe), marked ``Status.EXTRAPOLATED`` in what is decided from it, or refuse.
+    fixed, alpha, draft : RequestCost, optional
+        The parts of T(R, B) = fixed + alpha(R) + theta(B) + draft(R) that no trimming touches;
+        the curve over batch tokens is then theta(B) alone, and only the sum must be positive.
+        Leaving them out makes tokens look dearer than they are.
     identity : dict, optional
         Where it was measured (model, GPU, parallelism, gamma, captured sizes, context length).
 
@@ -59,6 +93,9 @@ class SpsProfile:
         step_ms=None,
         lookup="ceil",
         beyond="extrapolate",
+        fixed=None,
+        alpha=None,
+        draft=None,
         identity=None,
     ):
         checks.check_choice(lookup, LOOKUPS, "lookup")
@@ -78,9 +115,13 @@ class SpsProfile:
                 f"{', '.join(given) or 'none'}"
             )
         (self._unit, values), *_ = given.items()
-        self._batch_tokens = _checked_probes(batch_tokens)
-        self._values = _checked_rates(values, self._unit, len(self._batch_tokens))
+        self._batch_tokens = checks.as_probes(batch_tokens, "batch_tokens")
+        self._parts = {"fixed": fixed, "alpha": alpha, "draft": draft}
+        is_whole = fixed is None and alpha is None
+        positive = is_whole or self._unit == "steps_per_second"
+        self._values = checks.as_measured(values, self._unit, len(self._batch_tokens), positive)
         self._times = _to_seconds(self._values, self._unit)
+        self._check_total()
         self._lookup = lookup
         self._beyond = beyond
         self._identity = dict(identity or {})
@@ -90,6 +131,14 @@ class SpsProfile:
             self._status |= Status.FLAT
         if len(self._batch_tokens) == 1:
             self._status |= Status.ONE_PROBE
+
+    def _check_total(self):
+        least = sum(part.least_seconds for part in self._parts.values() if part is not None)
+        if not least + self._times.min() > 0.0:
+            raise InputError(
+                f"the parts of the step time must add up to more than 0 s; the smallest sum is "
+                f"{least + self._times.min():.6g} s. Check their signs and units"
+            )
 
     @property
     def batch_tokens(self):
@@ -127,6 +176,21 @@ class SpsProfile:
         return dict(self._identity)
 
     @property
+    def fixed(self):
+        """Constant part of the step time, a RequestCost; None: part of the curve."""
+        return self._parts["fixed"]
+
+    @property
+    def alpha(self):
+        """Part of the step time by number of requests, a RequestCost; None: part of the curve."""
+        return self._parts["alpha"]
+
+    @property
+    def draft(self):
+        """Time of drafting by number of requests, a RequestCost; None: not known apart."""
+        return self._parts["draft"]
+
+    @property
     def is_flat(self):
         """Whether every probe has the same step time (then verifying all always wins)."""
         return bool((self._values == self._values[0]).all())
@@ -147,6 +211,10 @@ class SpsProfile:
         """Whether ``batch_tokens`` (int or array) lies past the last measured probe."""
         return batch_tokens > self._batch_tokens[-1]
 
+    def draft_seconds(self, num_requests):
+        """Time of drafting for ``num_requests``; 0 where it is not known apart."""
+        return 0.0 if self.draft is None else self.draft.seconds(num_requests)
+
     def step_seconds(self, batch_tokens, num_requests=None):
         """Time of one engine step: T(R, B), the one lookup.
 
@@ -155,7 +223,8 @@ class SpsProfile:
         batch_tokens : int or array_like of int
             Tokens of the pass, B = R + other tokens + drafts; at least 0.
         num_requests : int, optional
-            R. A curve over batch tokens alone does not depend on it.
+            R. Needed where a part of the time depends on it; a curve over batch tokens alone
+            does not.
 
         Returns
         -------
@@ -165,14 +234,15 @@ class SpsProfile:
         Raises
         ------
         InputError
-            A negative batch, or one past the last probe with ``beyond="raise"``.
+            A negative batch, one past the last probe with ``beyond="raise"``, or no
+            ``num_requests`` where it is needed.
         """
         tokens = np.asarray(batch_tokens)
         if tokens.dtype.kind not in "iuf" or not (tokens >= 0).all():
             raise InputError(f"batch_tokens must be numbers, at least 0; got {batch_tokens!r}")
         if self._beyond == "raise" and self.is_extrapolated(tokens).any():
             raise self.beyond_error(tokens.max())
-        times = self._interpolate(tokens)
+        times = self._overhead_seconds(num_requests) + self._interpolate(tokens)
         return float(times) if times.ndim == 0 else times
 
     def beyond_error(self, batch_tokens):
@@ -181,6 +251,20 @@ class SpsProfile:
             f"the profile ends at {self._batch_tokens[-1]} batch tokens and beyond='raise'; got "
             f"{batch_tokens}. Measure a larger batch, or allow beyond='extrapolate'"
         )
+
+    def _overhead_seconds(self, num_requests):
+        """Sum of fixed, alpha(R) and draft(R)."""
+        seconds = 0.0
+        for name, part in self._parts.items():
+            if part is None:
+                continue
+            if num_requests is None and len(part.requests) > 1:
+                raise InputError(
+                    f"the step time of this profile depends on the number of requests ({name}); "
+                    f"pass num_requests="
+                )
+            seconds += part.seconds(num_requests or 0)
+        return seconds
 
     def _interpolate(self, tokens):
         probes, times = self._batch_tokens, self._times
@@ -200,18 +284,20 @@ class SpsProfile:
         """Step times for 0..num_drafts drafts on top of ``first_batch_tokens``.
 
         With ``beyond="raise"`` the answer ends at the last probe, so it may be shorter; it is
-        never empty. A view into a table that grows as needed: do not write into it.
+        never empty. Possibly a view into a table that grows as needed: do not write into it.
         """
         stop = first_batch_tokens + num_drafts + 1
         if self._beyond == "raise":
             stop = min(stop, int(self._batch_tokens[-1]) + 1)
             if stop <= first_batch_tokens:
                 raise self.beyond_error(first_batch_tokens)
+        overhead = self._overhead_seconds(num_requests)
         if stop > _TABLE_LIMIT:
-            return self._interpolate(np.arange(first_batch_tokens, stop))
+            return overhead + self._interpolate(np.arange(first_batch_tokens, stop))
         if stop > len(self._table):
             self._table = self._interpolate(np.arange(1 << (stop - 1).bit_length()))
-        return self._table[first_batch_tokens:stop]
+        theta = self._table[first_batch_tokens:stop]
+        return theta if overhead == 0.0 else overhead + theta
 
     def findings(self, num_requests, gamma):
         """What a user should know before relying on this profile at one load.
@@ -232,7 +318,7 @@ class SpsProfile:
         num_requests = checks.as_count(num_requests, "num_requests", 1)
         gamma = checks.as_count(gamma, "gamma", 1)
         largest = num_requests * (1 + gamma)
-        reachable = self._interpolate(np.arange(num_requests, largest + 1))
+        reachable = self.step_times(num_requests, num_requests * gamma, num_requests)
         span = f"{num_requests}..{largest} batch tokens (R={num_requests}, gamma={gamma})"
         found = []
         if len(self._batch_tokens) == 1:
@@ -258,48 +344,6 @@ class SpsProfile:
                 )
             )
         return tuple(found)
-
-
-def _checked_probes(batch_tokens):
-    probes = np.asarray(batch_tokens)
-    if probes.ndim != 1 or probes.size == 0:
-        raise InputError(
-            f"batch_tokens must be a list of at least one batch size; got shape {probes.shape}"
-        )
-    if probes.dtype.kind not in "iuf":
-        raise InputError(f"batch_tokens must be integers; got dtype {probes.dtype}")
-    for i, value in enumerate(probes.tolist()):
-        if value != value or value < 1 or value > 2**53 or value != int(value):
-            raise InputError(f"batch_tokens must be integers >= 1; got {value} at index {i}")
-    probes = probes.astype(np.int64)
-    for i in np.flatnonzero(np.diff(probes) <= 0)[:1] + 1:
-        raise InputError(
-            f"batch_tokens must increase strictly; got {probes[i]} after {probes[i - 1]} at "
-            f"index {i}. Sort the probes and merge duplicates (median)"
-        )
-    probes.flags.writeable = False
-    return probes
-
-
-def _checked_rates(values, unit, num_probes):
-    rates = np.asarray(values)
-    if rates.dtype.kind not in "iuf":
-        raise InputError(f"{unit} must be numbers; got dtype {rates.dtype}")
-    if rates.shape != (num_probes,):
-        raise InputError(
-            f"{unit} must have one value per probe, shape ({num_probes},); got {rates.shape}"
-        )
-    rates = rates.astype(np.float64)
-    with np.errstate(over="ignore", divide="ignore"):
-        bad = ~(np.isfinite(rates) & (rates > 0.0) & np.isfinite(1.0 / rates))
-    if bad.any():
-        i = int(np.argmax(bad))
-        raise InputError(
-            f"{unit} must be positive and finite; got {rates[i]} at index {i}. "
-            f"Measure that batch size again, or leave the probe out"
-        )
-    rates.flags.writeable = False
-    return rates
 
 
 def _to_seconds(values, unit):

@@ -245,3 +245,27 @@ def test_gamma_counts_drafts_not_the_anchor():
         3.9514, abs=5e-5
     )
     assert ds.allocate(np.full((8, 7), 0.8), profile).batch_tokens == 64
+
+
+@pytest.mark.parametrize(
+    ("slope", "parts", "budget", "gets"),
+    [
+        (0.2, ("fixed", "alpha"), 20, 0.99883),
+        (0.2, (), 0, 0.51282),
+        (0.2, ("fixed",), 18, 0.99828),
+        (1.0, ("fixed", "alpha"), 13, 0.49437),
+        (1.0, (), 0, 0.36364),
+    ],
+)
+def test_the_parts_that_trimming_cannot_touch_do_not_cancel(slope, parts, budget, gets):
+    """B19: leaving out the bias or alpha makes tokens look dearer and trims too much."""
+    costs = {"fixed": ds.RequestCost([1], ms=[10.0]), "alpha": ds.RequestCost([8], ms=[4.0])}
+    tokens = np.arange(1, 33)
+
+    def profile(names):
+        chosen = {name: costs[name] for name in names}
+        return ds.SpsProfile(tokens, step_ms=slope * tokens, lookup="linear", **chosen)
+
+    assert ds.plan_capacity(F1, profile(parts)).capacity == budget
+    truth = profile(("fixed", "alpha"))
+    assert realised(budget, F1, truth) / 1000 == pytest.approx(gets, abs=1e-5)

@@ -91,7 +91,7 @@ def test_beyond_raise_refuses_with_the_last_probe():
         ),
         ({"batch_tokens": [0, 8], "step_ms": [1, 2]}, r"integers >= 1; got 0 at index 0"),
         ({"batch_tokens": [1.5], "step_ms": [1]}, r"integers >= 1; got 1.5 at index 0"),
-        ({"batch_tokens": [], "step_ms": []}, r"at least one batch size"),
+        ({"batch_tokens": [], "step_ms": []}, r"at least one size"),
         ({"batch_tokens": [1]}, r"exactly one of .*; got none"),
         ({"batch_tokens": [1], "step_ms": [1], "step_seconds": [1]}, r"got step_seconds, step_ms"),
         ({"batch_tokens": [1, 2], "step_ms": [1]}, r"one value per probe, shape \(2,\)"),
@@ -125,3 +125,34 @@ def test_findings_name_a_flat_an_inert_and_a_short_profile():
 def test_an_inert_profile_is_not_flagged_in_the_loop():
     moving = ds.SpsProfile([8, 64], step_seconds=[1.0, 2.0])
     assert ds.allocate([[0.5] * 7], moving).status == ds.Status.OK
+
+
+def test_the_parts_of_the_step_time_add_up():
+    """T(R, B) = fixed + alpha(R) + theta(B) + draft(R); each part keeps its own unit."""
+    profile = ds.SpsProfile(
+        [8, 64],
+        step_ms=[0.0, 5.6],
+        lookup="linear",
+        fixed=ds.RequestCost([1], ms=[10.0]),
+        alpha=ds.RequestCost([1, 9], seconds=[0.0, 0.008]),
+        draft=ds.RequestCost([8, 16], ms=[2.0, 3.0]),
+    )
+    assert profile.step_seconds(36, 5) == pytest.approx(0.010 + 0.004 + 0.0028 + 0.002)
+    assert profile.draft_seconds(12) == pytest.approx(0.0025)
+    table = profile.step_times(5, 31, 5)
+    assert table[-1] == profile.step_seconds(36, 5)
+
+
+def test_a_time_that_depends_on_the_requests_needs_their_number():
+    profile = ds.SpsProfile([1], step_ms=[1.0], alpha=ds.RequestCost([1, 2], ms=[0.0, 1.0]))
+    with pytest.raises(ds.InputError, match="pass num_requests="):
+        profile.step_seconds(1)
+
+
+def test_parts_that_do_not_add_up_to_a_time_are_refused():
+    with pytest.raises(ds.InputError, match="must add up to more than 0 s"):
+        ds.SpsProfile([1], step_ms=[0.0], fixed=ds.RequestCost([1], ms=[0.0]))
+    with pytest.raises(ds.InputError, match="step_ms must be positive"):
+        ds.SpsProfile([1], step_ms=[0.0], draft=ds.RequestCost([1], ms=[5.0]))
+    with pytest.raises(ds.InputError, match="exactly one of seconds and ms"):
+        ds.RequestCost([1], [1.0], ms=[1.0])
