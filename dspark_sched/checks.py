@@ -13,6 +13,7 @@ from .kernels import hot
 __all__ = [
     "InputError",
     "LosslessnessError",
+    "NumberError",
     "as_array",
     "as_confidence",
     "as_count",
@@ -32,6 +33,10 @@ __all__ = [
 
 class InputError(ValueError):
     """An argument or a file that cannot be used; the message says what to do."""
+
+
+class NumberError(InputError):
+    """A measured number that is not finite, or not positive where it must be."""
 
 
 class LosslessnessError(InputError):
@@ -300,7 +305,7 @@ def as_measured(values, name, num_probes, positive=True):
     if bad.any():
         i = int(np.argmax(bad))
         rule = "positive and finite" if positive else "finite"
-        raise InputError(
+        raise NumberError(
             f"{name} must be {rule}; got {rates[i]} at index {i}. "
             f"Measure that batch size again, or leave the probe out"
         )

@@ -1,5 +1,8 @@
 """What one engine step costs: a measured curve of step time by batch tokens, and its lookup."""
 
+import hashlib
+import json
+
 import numpy as np
 
 from . import checks
@@ -8,7 +11,7 @@ from .types import Finding, Status
 
 __all__ = ["RequestCost", "SpsProfile"]
 
-LOOKUPS = ("ceil", "linear", "floor")
+LOOKUPS = ("ceil", "linear", "floor", "exact")
 BEYOND = ("extrapolate", "raise")
 _TABLE_LIMIT = 1 << 20
 
@@ -21,12 +24,16 @@ class RequestCost:
     requests : array_like of int, shape (P,)
         Measured numbers of requests, strictly increasing. One probe: a constant.
     seconds, ms : array_like of float, shape (P,)
-        Exactly one of them; finite. Linear between probes, constant outside them.
+        Exactly one of them; finite. Constant outside the probes.
+    lookup : {"linear", "ceil", "floor", "exact"}
+        Cost between two probes, as in `SpsProfile`; "exact" refuses any other number of requests.
     """
 
-    def __init__(self, requests, seconds=None, *, ms=None):
+    def __init__(self, requests, seconds=None, *, ms=None, lookup="linear"):
         if (seconds is None) == (ms is None):
             raise InputError("a request cost needs exactly one of seconds and ms")
+        checks.check_choice(lookup, LOOKUPS, "lookup")
+        self.lookup = lookup
         self.requests = checks.as_probes(requests, "requests")
         self.unit = "ms" if seconds is None else "seconds"
         values = ms if seconds is None else seconds
@@ -38,9 +45,28 @@ class RequestCost:
         """The smallest cost at any number of requests."""
         return float(self._seconds.min())
 
+    @property
+    def is_constant(self):
+        """Whether every number of requests costs the same."""
+        return len(self.requests) == 1 and self.lookup != "exact"
+
     def seconds(self, num_requests):
         """Cost at ``num_requests`` in seconds."""
-        return float(np.interp(num_requests, self.requests, self._seconds))
+        if self.lookup == "exact" and num_requests not in (0, *self.requests.tolist()):
+            raise InputError(
+                f"this profile was measured for {_listed(self.requests)} requests only; got "
+                f"{num_requests}. Measure that number, or use the profile of another one"
+            )
+        return float(look_up(num_requests, self.requests, self._seconds, self.lookup))
+
+    def content(self):
+        """Return what identifies this part, as JSON can hold it."""
+        return {
+            "requests": self.requests.tolist(),
+            "unit": self.unit,
+            "values": self.values.tolist(),
+            "lookup": self.lookup,
+        }
 
 
 class SpsProfile:
@@ -52,10 +78,11 @@ class SpsProfile:
         Measured batch sizes in tokens (anchors, drafts and other tokens), strictly increasing.
     steps_per_second, step_seconds, step_ms : array_like of float, shape (P,)
         Exactly one of them: the rate in 1/s, or the time of a step in s or ms. Positive, finite.
-    lookup : {"ceil", "linear", "floor"}
+    lookup : {"ceil", "linear", "floor", "exact"}
         Cost between two probes: the next probe's (a CUDA graph pads the batch up to the next
         captured size), linear in **time**, or the previous probe's. Below the first probe: the
-        first probe's time.
+        first probe's time. "exact": only measured sizes are candidates of a search; a step that
+        runs at another size is padded, so it costs what "ceil" says.
     beyond : {"extrapolate", "raise"}
         Past the last probe: go on with the last segment's slope in time (at least 0; constant for
         one probe), marked ``Status.EXTRAPOLATED`` in what is decided from it, or refuse.
@@ -63,8 +90,16 @@ class SpsProfile:
         The parts of T(R, B) = fixed + alpha(R) + theta(B) + draft(R) that no trimming touches;
         the curve over batch tokens is then theta(B) alone, and only the sum must be positive.
         Leaving them out makes tokens look dearer than they are.
+    max_batch_tokens : int, optional
+        The largest batch that the engine can build. Measured probes past it are kept, and tagged
+        by this number, but nothing is priced from them.
     identity : dict, optional
-        Where it was measured (model, GPU, parallelism, gamma, captured sizes, context length).
+        Where it was measured: ``model``, ``gpu``, ``tp``, ``gamma``, ``captures``,
+        ``context_tokens`` (a number, or [low, high]), ...; see `check_identity`.
+    details : dict, optional
+        How it was measured or fitted; kept, never interpreted.
+    notes : sequence of str
+        What a reader assumed or doubted.
 
     Raises
     ------
@@ -96,7 +131,10 @@ class SpsProfile:
         fixed=None,
         alpha=None,
         draft=None,
+        max_batch_tokens=None,
         identity=None,
+        details=None,
+        notes=(),
     ):
         checks.check_choice(lookup, LOOKUPS, "lookup")
         checks.check_choice(beyond, BEYOND, "beyond")
@@ -120,17 +158,34 @@ class SpsProfile:
         is_whole = fixed is None and alpha is None
         positive = is_whole or self._unit == "steps_per_second"
         self._values = checks.as_measured(values, self._unit, len(self._batch_tokens), positive)
-        self._times = _to_seconds(self._values, self._unit)
+        self._max_batch_tokens = max_batch_tokens
+        reachable = self._count_reachable()
+        self._probes = self._batch_tokens[:reachable]
+        self._times = _to_seconds(self._values, self._unit)[:reachable]
         self._check_total()
         self._lookup = lookup
         self._beyond = beyond
         self._identity = dict(identity or {})
+        self._details = dict(details or {})
+        self._notes = tuple(notes)
         self._table = np.empty(0)
         self._status = Status.OK
         if self.is_flat:
             self._status |= Status.FLAT
-        if len(self._batch_tokens) == 1:
+        if len(self._probes) == 1:
             self._status |= Status.ONE_PROBE
+
+    def _count_reachable(self):
+        if self._max_batch_tokens is None:
+            return len(self._batch_tokens)
+        self._max_batch_tokens = checks.as_count(self._max_batch_tokens, "max_batch_tokens", 1)
+        reachable = int((self._batch_tokens <= self._max_batch_tokens).sum())
+        if not reachable:
+            raise InputError(
+                f"no probe lies within max_batch_tokens = {self._max_batch_tokens}; the first is "
+                f"at {self._batch_tokens[0]}. Measure batch sizes that the engine can build"
+            )
+        return reachable
 
     def _check_total(self):
         least = sum(part.least_seconds for part in self._parts.values() if part is not None)
@@ -148,7 +203,9 @@ class SpsProfile:
     @property
     def steps_per_second(self):
         """Measured rate at each probe in 1/s, float64 [P]."""
-        return self._values if self._unit == "steps_per_second" else 1.0 / self._times
+        if self._unit == "steps_per_second":
+            return self._values
+        return 1.0 / _to_seconds(self._values, self._unit)
 
     @property
     def unit(self):
@@ -171,9 +228,75 @@ class SpsProfile:
         return self._beyond
 
     @property
+    def max_batch_tokens(self):
+        """The largest batch that the engine can build; None: not known."""
+        return self._max_batch_tokens
+
+    @property
+    def out_of_domain(self):
+        """Measured batch sizes past ``max_batch_tokens``, from which nothing is priced."""
+        return self._batch_tokens[len(self._probes) :]
+
+    @property
     def identity(self):
         """Where the profile was measured."""
         return dict(self._identity)
+
+    @property
+    def details(self):
+        """How the profile was measured or fitted."""
+        return dict(self._details)
+
+    @property
+    def notes(self):
+        """What a reader assumed or doubted, tuple of str."""
+        return self._notes
+
+    @property
+    def digest(self):
+        """SHA-256 of everything that decides a lookup, and of the identity."""
+        text = json.dumps(self.content(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def content(self):
+        """Return what identifies this profile, as JSON can hold it: numbers in their own unit."""
+        return {
+            "encoding": "decomposed" if any(self._parts.values()) else "whole",
+            "unit": self._unit,
+            "lookup": self._lookup,
+            "beyond": self._beyond,
+            "max_batch_tokens": self._max_batch_tokens,
+            "batch_tokens": self._batch_tokens.tolist(),
+            "values": self._values.tolist(),
+            **{name: part.content() for name, part in self._parts.items() if part is not None},
+            "identity": self._identity,
+        }
+
+    def check_identity(self, expected):
+        """Refuse a profile that was measured somewhere else.
+
+        Parameters
+        ----------
+        expected : dict
+            What is running now: any of the identity's keys. A number against a range
+            ``[low, high]`` in the profile (``context_tokens``) must lie in it.
+
+        Raises
+        ------
+        InputError
+            Lists exactly the keys that differ, with both values; a key that the profile does not
+            state differs, too. Keys that ``expected`` leaves out are not compared.
+        """
+        differing = [
+            f"{key} {_shown(self._identity.get(key))} / {_shown(value)}"
+            for key, value in expected.items()
+            if not _fits(self._identity.get(key), value)
+        ]
+        if differing:
+            raise InputError(
+                f"the profile was measured elsewhere (measured / now): {'; '.join(differing)}. "
+                f"Measure again on this system, or load the profile that belongs to it"
+            )
 
     @property
     def fixed(self):
@@ -193,7 +316,7 @@ class SpsProfile:
     @property
     def is_flat(self):
         """Whether every probe has the same step time (then verifying all always wins)."""
-        return bool((self._values == self._values[0]).all())
+        return bool((self._times == self._times[0]).all())
 
     @property
     def status(self):
@@ -209,7 +332,7 @@ class SpsProfile:
 
     def is_extrapolated(self, batch_tokens):
         """Whether ``batch_tokens`` (int or array) lies past the last measured probe."""
-        return batch_tokens > self._batch_tokens[-1]
+        return batch_tokens > self._probes[-1]
 
     def draft_seconds(self, num_requests):
         """Time of drafting for ``num_requests``; 0 where it is not known apart."""
@@ -242,23 +365,23 @@ class SpsProfile:
             raise InputError(f"batch_tokens must be numbers, at least 0; got {batch_tokens!r}")
         if self._beyond == "raise" and self.is_extrapolated(tokens).any():
             raise self.beyond_error(tokens.max())
-        times = self._overhead_seconds(num_requests) + self._interpolate(tokens)
+        times = self.overhead_seconds(num_requests) + self._interpolate(tokens)
         return float(times) if times.ndim == 0 else times
 
     def beyond_error(self, batch_tokens):
         """Build the error for a batch past the last probe."""
         return InputError(
-            f"the profile ends at {self._batch_tokens[-1]} batch tokens and beyond='raise'; got "
+            f"the profile ends at {self._probes[-1]} batch tokens and beyond='raise'; got "
             f"{batch_tokens}. Measure a larger batch, or allow beyond='extrapolate'"
         )
 
-    def _overhead_seconds(self, num_requests):
-        """Sum of fixed, alpha(R) and draft(R)."""
+    def overhead_seconds(self, num_requests=None):
+        """Sum of fixed, alpha(R) and draft(R), in seconds."""
         seconds = 0.0
         for name, part in self._parts.items():
             if part is None:
                 continue
-            if num_requests is None and len(part.requests) > 1:
+            if num_requests is None and not part.is_constant:
                 raise InputError(
                     f"the step time of this profile depends on the number of requests ({name}); "
                     f"pass num_requests="
@@ -267,13 +390,8 @@ class SpsProfile:
         return seconds
 
     def _interpolate(self, tokens):
-        probes, times = self._batch_tokens, self._times
-        if self._lookup == "linear":
-            seconds = np.interp(tokens, probes, times)
-        else:
-            side = "left" if self._lookup == "ceil" else "right"
-            index = np.searchsorted(probes, tokens, side=side) - (self._lookup == "floor")
-            seconds = times[np.clip(index, 0, len(times) - 1)]
+        probes, times = self._probes, self._times
+        seconds = look_up(tokens, probes, times, self._lookup)
         slope = 0.0
         if len(times) > 1:
             slope = max(0.0, (times[-1] - times[-2]) / (probes[-1] - probes[-2]))
@@ -284,16 +402,22 @@ class SpsProfile:
         """Step times for 0..num_drafts drafts on top of ``first_batch_tokens``.
 
         With ``beyond="raise"`` the answer ends at the last probe, so it may be shorter; it is
-        never empty. Possibly a view into a table that grows as needed: do not write into it.
+        never empty. With ``lookup="exact"`` sizes that were not measured are no candidates: inf,
+        except the first, which can always run. Possibly a view into a table that grows as needed:
+        do not write into it.
         """
         stop = first_batch_tokens + num_drafts + 1
         if self._beyond == "raise":
-            stop = min(stop, int(self._batch_tokens[-1]) + 1)
+            stop = min(stop, int(self._probes[-1]) + 1)
             if stop <= first_batch_tokens:
                 raise self.beyond_error(first_batch_tokens)
-        overhead = self._overhead_seconds(num_requests)
-        if stop > _TABLE_LIMIT:
-            return overhead + self._interpolate(np.arange(first_batch_tokens, stop))
+        overhead = self.overhead_seconds(num_requests)
+        if self._lookup == "exact" or stop > _TABLE_LIMIT:
+            tokens = np.arange(first_batch_tokens, stop)
+            theta = self._interpolate(tokens)
+            if self._lookup == "exact":
+                theta[1:][~np.isin(tokens[1:], self._probes)] = np.inf
+            return overhead + theta
         if stop > len(self._table):
             self._table = self._interpolate(np.arange(1 << (stop - 1).bit_length()))
         theta = self._table[first_batch_tokens:stop]
@@ -319,9 +443,10 @@ class SpsProfile:
         gamma = checks.as_count(gamma, "gamma", 1)
         largest = num_requests * (1 + gamma)
         reachable = self.step_times(num_requests, num_requests * gamma, num_requests)
+        reachable = reachable[np.isfinite(reachable)]
         span = f"{num_requests}..{largest} batch tokens (R={num_requests}, gamma={gamma})"
         found = []
-        if len(self._batch_tokens) == 1:
+        if len(self._probes) == 1:
             found.append(Finding("one-probe", "one probe only: measure at least two batch sizes"))
         if self.is_flat:
             found.append(
@@ -335,15 +460,46 @@ class SpsProfile:
                     f"are verified; measure probes inside that range",
                 )
             )
-        if largest > self._batch_tokens[-1]:
+        if largest > self._probes[-1]:
             found.append(
                 Finding(
                     "extrapolated",
-                    f"extrapolated: {span} goes past the last probe at {self._batch_tokens[-1]}; "
+                    f"extrapolated: {span} goes past the last probe at {self._probes[-1]}; "
                     f"measure up to {largest}",
                 )
             )
         return tuple(found)
+
+
+def look_up(x, probes, values, lookup):
+    """Value at ``x`` between and outside measured probes; the end values outside them."""
+    if lookup == "linear":
+        return np.interp(x, probes, values)
+    side = "right" if lookup == "floor" else "left"
+    index = np.searchsorted(probes, x, side=side) - (lookup == "floor")
+    return values[np.clip(index, 0, len(values) - 1)]
+
+
+def _fits(measured, now):
+    """Whether a stated identity covers what is running: equal, or a number inside a range."""
+    if _is_number(now) and isinstance(measured, list | tuple) and len(measured) == 2:
+        low, high = measured
+        return _is_number(low) and _is_number(high) and low <= now <= high
+    if isinstance(measured, list | tuple) and isinstance(now, list | tuple):
+        return list(measured) == list(now)
+    return measured == now
+
+
+def _is_number(value):
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _shown(value):
+    return "not stated" if value is None else str(value)
+
+
+def _listed(values):
+    return ", ".join(map(str, values))
 
 
 def _to_seconds(values, unit):
