@@ -1,0 +1,1 @@
+"""Checks against the paper's published numbers: ``python -m examples.validation --write``."""
