@@ -110,8 +110,8 @@ def simulate(
 
 def replay(log, profile, calibration, *, policies=None, concurrency=None, steps=None, **settings):
     """Run ``dspark_sched.simulate`` with the command's defaults and a progress bar."""
-    from dspark_sched.simulation.serving import STEPS
-    from dspark_sched.simulation.serving import simulate as run
+    from dspark_sched.simulation.comparison import STEPS
+    from dspark_sched.simulation.comparison import simulate as run
 
     policies = policies or default_policies(log.gamma)
     concurrency = concurrency or _numbers(DEFAULT_CONCURRENCY)

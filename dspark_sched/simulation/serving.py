@@ -1,23 +1,14 @@
-"""A closed-loop replay of logged blocks: the engine's own policies against a step-time curve."""
+"""The serving loop of a replay: admit, draft, decide, verify, retire."""
 
 from itertools import islice
 
 import msgspec
 import numpy as np
 
-from .. import checks
-from ..checks import InputError
-from ..types import Batch, SimulationResult
-from .policies import describe, make_policies
-from .verdict import notes, verdicts
-from .workload import arrivals, build_workload, check_replayable, replayed_rows
+from ..allocation.hindsight import KnownBatch
+from ..types import Batch, Status
 
-__all__ = ["STEPS", "Trace", "serve", "simulate"]
-
-#: Steps of one run; the first tenth is not counted.
-STEPS = 1000
-_FEWEST_STEPS = 10
-_MOST_SLOTS = 1 << 20
+__all__ = ["Trace", "serve"]
 
 
 class Slots:
@@ -65,224 +56,102 @@ class Slots:
         self.block += 1
         return emitted
 
+    def completed(self):
+        """(tokens, steps) of the requests that have just been completed."""
+        done = np.flatnonzero(self.tokens_left == 0)
+        return self._workload.num_tokens[self.request[done]], self.block[done]
+
 
 class Trace(msgspec.Struct, frozen=True, eq=False):
-    """What happened in each of S steps, summed over the slots.
+    """What happened in each of S steps on N slots, and to each of the F completed requests.
 
     Attributes
     ----------
     verified, accepted, emitted : ndarray of int64, shape (S,)
-        Drafts verified, drafts accepted (also beyond the request's end), tokens emitted.
+        Drafts verified, drafts accepted and kept (also beyond the request's end), tokens emitted.
     expected_tokens : ndarray of float64, shape (S,)
         What the policy expected to emit.
+    last_step, num_steps, num_tokens : ndarray of int64, shape (F,)
+        Step in which a request was completed, steps that it took, tokens that it emitted.
+    blocks : ndarray of int64, shape (gamma + 1, gamma + 1, 2)
+        Counted blocks by the policy's length, by the drafts that the log accepted, and by whether
+        a stop token ended them; everything about acceptance follows from it, and it adds up.
+    status : Status
+        Everything that the policy's plans said.
     """
 
     verified: np.ndarray
     accepted: np.ndarray
     emitted: np.ndarray
     expected_tokens: np.ndarray
+    last_step: np.ndarray
+    num_steps: np.ndarray
+    num_tokens: np.ndarray
+    blocks: np.ndarray
+    status: Status
 
 
-def serve(workload, policy, arriving, concurrency, steps):
+def serve(workload, contender, arriving, concurrency, steps):
     """Run one policy on ``concurrency`` slots that are always full.
 
     Parameters
     ----------
     workload : Workload
-    policy : Policy
+    contender : Contender
     arriving : iterator of int
         Request indices; see ``arrivals``.
     concurrency, steps : int
+        The first tenth of the steps is left out of ``blocks``.
 
     Returns
     -------
     Trace
     """
-    trace = Trace(*(np.empty(steps, kind) for kind in (int, int, int, float)))
+    policy, gamma = contender.policy, workload.confidence.shape[1]
+    shape = (gamma + 1, gamma + 1, 2)
+    outcome = 2 * workload.accepted + workload.ended
+    blocks = np.zeros(np.prod(shape), np.int64)
+    verified, accepted, emitted = (np.empty(steps, np.int64) for _ in range(3))
+    expected_tokens = np.empty(steps)
+    completed = []
+    status = Status.OK
     slots = Slots(workload, arriving, concurrency)
     state = policy.init()
     for step in range(steps):
         slots.admit()
         rows = slots.draft()
-        state, plan = policy.step(state, Batch(slots.serial, workload.confidence[rows]))
-        accepted = slots.verify(rows, plan.lengths)
-        emitted = slots.retire(accepted)
-        trace.verified[step] = plan.lengths.sum()
-        trace.accepted[step] = accepted.sum()
-        trace.emitted[step] = emitted.sum()
-        trace.expected_tokens[step] = plan.expected_tokens
-    return trace
-
-
-def simulate(
-    log,
-    profile,
-    policies,
-    concurrency,
-    calibration=None,
-    *,
-    seed=0,
-    repeats=5,
-    steps=STEPS,
-    all_rows=False,
-    progress=None,
-):
-    """Replay a log's blocks in a closed loop: what would each policy give at each load?
-
-    Parameters
-    ----------
-    log : Log
-        Every draft verified; ``request_id`` and ``step`` are needed.
-    profile : SpsProfile
-        Step time by batch tokens; a step costs the time at R + (drafts verified) tokens.
-    policies : sequence of str
-        "none", "fixed:k", "early-stop", "delayed" (lag 2), "delayed:lag=n".
-    concurrency : sequence of int
-        Requests served at the same time, at least 1 each.
-    calibration : Calibration, optional
-        Temperatures of the confidences. Fitted on a side of the same log: only the other side
-        is replayed. None: the raw confidences.
-    seed : int
-        At least 0. The same seed gives the same figures.
-    repeats : int
-        Each one resamples the requests with replacement; policies see the same ones.
-    steps : int
-        Engine steps of each run, at least 10; the first 10 % are not counted.
-    all_rows : bool
-        Replay the fitting side, too.
-    progress : callable, optional
-        Called with the number of finished runs, of policies x concurrency x repeats.
-
-    Returns
-    -------
-    SimulationResult
-        ``rows``: per policy and concurrency the mean over repeats, for the throughput (tokens/s)
-        the lowest and highest repeat, too. Per request and step: ``acceptance_length`` (tokens
-        emitted) and ``verified_per_request`` (drafts). ``accepted_per_verified`` is NaN where
-        nothing was verified. ``predicted_tokens_per_second``: what the policy itself expected.
-        ``extrapolated_share``: counted steps whose time was past the last probe.
-
-    Raises
-    ------
-    InputError
-        A log that cannot be replayed (schedule-cut blocks, no request ids), an unknown policy,
-        two gammas, a concurrency or a count below its minimum.
-
-    Notes
-    -----
-    A request is its logged blocks in step order and ends after as many tokens as it had in the
-    log, the surplus of its last block cut. One block per step whatever was verified, from the
-    first again when they are used up: that the drafter would have been as good from the other
-    prefix is an assumption.
-
-    Examples
-    --------
-    >>> import dspark_sched as ds
-    >>> log = ds.read_log("data/held_out_dspark_narrow.parquet")
-    >>> profile = ds.load_profile("data/gb10_inkling_sps.csv")
-    >>> result = ds.simulate(log, profile, ["none", "delayed"], [64], steps=200)
-    >>> result.rows["policy"].tolist()
-    ['none', 'delayed']
-    """
-    seed = checks.as_count(seed, "seed")
-    repeats = checks.as_count(repeats, "repeats", 1)
-    steps = checks.as_count(steps, "steps", _FEWEST_STEPS)
-    loads = _checked_loads(concurrency)
-    check_replayable(log)
-    engines = make_policies(policies, profile, log.gamma, steps)
-    rows, row_notes = replayed_rows(log, calibration, all_rows)
-    workload = build_workload(log, rows, calibration)
-    measured = []
-    for repeat in range(repeats):
-        for load in loads:
-            for policy in engines:
-                trace = serve(workload, policy, arrivals(workload, seed, repeat), load, steps)
-                measured.append(
-                    {"policy": policy.name, "concurrency": load, "repeat": repeat}
-                    | _figures(trace, profile, load)
-                )
-                if progress is not None:
-                    progress(len(measured))
-    names = [policy.name for policy in engines]
-    per_repeat, summary = _tables(measured, names, loads)
-    settings = {
-        "seed": seed,
-        "repeats": repeats,
-        "steps": steps,
-        "policies": names,
-        "concurrency": loads,
-        **_inputs(log, profile, workload, calibration, names),
-    }
-    return SimulationResult(
-        rows=summary,
-        repeats=per_repeat,
-        verdicts=verdicts(per_repeat, names, loads),
-        notes=row_notes + notes(log, profile, workload, settings),
-        settings=settings,
+        state, plan = policy.step(state, _batch(contender, workload, slots, rows))
+        kept = slots.verify(rows, plan.lengths)
+        out = slots.retire(kept)
+        verified[step] = concurrency * gamma if contender.caps_after else plan.lengths.sum()
+        accepted[step] = kept.sum()
+        emitted[step] = out.sum()
+        expected_tokens[step] = plan.expected_tokens
+        completed.append(slots.completed())
+        status |= plan.status
+        if step >= steps // 10:
+            cell = plan.lengths * (shape[1] * shape[2]) + outcome[rows]
+            blocks += np.bincount(cell, minlength=blocks.size)
+    return Trace(
+        verified,
+        accepted,
+        emitted,
+        expected_tokens,
+        np.repeat(np.arange(steps), [len(tokens) for tokens, _ in completed]),
+        np.concatenate([taken for _, taken in completed]),
+        np.concatenate([tokens for tokens, _ in completed]),
+        blocks.reshape(shape),
+        status,
     )
 
 
-def _checked_loads(concurrency):
-    loads = [checks.as_count(load, "concurrency", 1) for load in np.atleast_1d(concurrency)]
-    if not loads:
-        raise InputError("no concurrency given; pass at least one, such as 1,8,64")
-    for load in loads:
-        if loads.count(load) > 1:
-            raise InputError(f"concurrency {load} is given twice; name each one once")
-        if load > _MOST_SLOTS:
-            raise InputError(f"concurrency must be at most {_MOST_SLOTS}; got {load}")
-    return sorted(loads)
-
-
-def _figures(trace, profile, num_requests):
-    """Figures of one run over its counted steps; a step costs the time at R + sum(lengths)."""
-    counted = slice(len(trace.emitted) // 10, None)
-    batch_tokens = num_requests + trace.verified[counted]
-    step_seconds = profile.step_seconds(batch_tokens, num_requests)
-    seconds = step_seconds.sum()
-    emitted = trace.emitted[counted].sum()
-    verified = trace.verified[counted].sum()
-    accepted = trace.accepted[counted].sum()
-    request_steps = num_requests * len(batch_tokens)
-    return {
-        "tokens_per_second": emitted / seconds,
-        "acceptance_length": emitted / request_steps,
-        "verified_per_request": verified / request_steps,
-        "accepted_per_verified": accepted / verified if verified else np.nan,
-        "predicted_tokens_per_second": trace.expected_tokens[counted].sum() / seconds,
-        "extrapolated_share": profile.is_extrapolated(batch_tokens).mean(),
-        "batch_tokens": batch_tokens.mean(),
-        "step_seconds": seconds / len(batch_tokens),
-    }
-
-
-def _tables(measured, names, loads):
-    """Figures per repeat, and their means, in the order of ``names`` and ``loads``."""
-    import pandas as pd
-
-    per_repeat = pd.DataFrame(measured)
-    order = pd.MultiIndex.from_product([names, loads], names=["policy", "concurrency"])
-    groups = per_repeat.drop(columns="repeat").groupby(["policy", "concurrency"], sort=False)
-    summary = groups.mean().loc[order]
-    throughput = groups["tokens_per_second"]
-    summary.insert(1, "tokens_per_second_low", throughput.min())
-    summary.insert(2, "tokens_per_second_high", throughput.max())
-    return per_repeat, summary.reset_index()
-
-
-def _inputs(log, profile, workload, calibration, names):
-    """What the figures were made from, to be kept beside them."""
-    return {
-        "labels": {name: describe(name, profile) for name in names},
-        "gamma": log.gamma,
-        "num_requests": workload.num_requests,
-        "num_blocks": len(workload.accepted),
-        "log": {"source": log.source, "digest": log.digest},
-        "temperatures": None if calibration is None else calibration.temperatures.tolist(),
-        "profile": {
-            "batch_tokens": profile.batch_tokens.tolist(),
-            profile.unit: profile.values.tolist(),
-            "lookup": profile.lookup,
-            "identity": profile.identity,
-        },
-    }
+def _batch(contender, workload, slots, rows):
+    confidence = workload.confidence[rows]
+    if contender.knows_outcomes:
+        return KnownBatch(
+            slots.serial,
+            confidence,
+            accepted=workload.accepted[rows],
+            tokens_left=slots.tokens_left.copy(),
+        )
+    return Batch(slots.serial, confidence)

@@ -1,27 +1,32 @@
-"""A replay in words: which policy wins where, by how much, and what to know beside it.
+"""A replay in words: which policy wins where, by how much, and where scheduling loses.
 
-Policies are compared within a repeat, in relative gains rounded to 0.1 %: what is judged is what
-is shown. A gain is clear if it has the same sign, and is not 0, in every repeat.
+Policies are compared within a repeat (`intervals`): a difference is clear if its 95 % interval
+excludes 0. Policies that are known to change the output cannot win; they are named at the end.
 """
-
-from itertools import pairwise
 
 import numpy as np
 
-from .policies import is_scheduled
+from .intervals import Gain, gain_over
+from .notes import runs_of, where
 
-__all__ = ["notes", "verdicts", "where"]
+__all__ = ["best_policies", "verdicts"]
+
+_FEW = 3
 
 
-def verdicts(per_repeat, names, loads):
-    """Say who wins, in one headline and one sentence per range of concurrency or policy.
+def verdicts(rows, repeats, contenders, lossless, loads):
+    """Say who wins, in one headline and at most five sentences.
 
     Parameters
     ----------
-    per_repeat : pandas.DataFrame
+    rows : pandas.DataFrame
+        Columns policy, concurrency, accepted_drafts and break_even_accepted.
+    repeats : pandas.DataFrame
         Columns policy, concurrency, repeat and tokens_per_second.
-    names : list of str
-        Policies; order breaks ties.
+    contenders : list of Contender
+        Their order breaks ties.
+    lossless : dict
+        {policy: bool or None}
     loads : list of int
         Concurrencies, rising.
 
@@ -30,184 +35,203 @@ def verdicts(per_repeat, names, loads):
     tuple of str
         The headline first.
     """
-    table = per_repeat.pivot(
+    rates = _rates(repeats, contenders, loads)
+    role = {contender.name: contender.role for contender in contenders}
+    usable = {name: rates[name] for name in rates if lossless[name] is not False}
+    fixed = {name: rate for name, rate in usable.items() if role[name] == "fixed"}
+    scheduled = [name for name in usable if role[name] == "scheduled"]
+    shown = "delayed" if "delayed" in scheduled else next(iter(scheduled), None)
+    said = []
+    if shown and fixed:
+        said.append(_headline(shown, _against_best(usable[shown], fixed), loads))
+    if usable:
+        said.append(_fastest(usable, loads))
+    others = [name for name in scheduled if name != shown]
+    if fixed and others:
+        said += _other_schedules({n: _against_best(usable[n], fixed) for n in others}, loads)
+    if "none" in usable and len(usable) > 1:
+        drafting = {name: rate for name, rate in usable.items() if name != "none"}
+        said.append(_does_drafting_pay(drafting, usable["none"], loads))
+        said += _break_even(rows, fixed, loads)
+    said += _beyond_the_pale(rates, usable, loads)
+    return tuple(said)
+
+
+def best_policies(repeats, contenders, lossless, loads):
+    """Per concurrency the fastest policy not known to change the output, and its lead.
+
+    Parameters
+    ----------
+    repeats, contenders, lossless, loads
+        As in `verdicts`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Columns concurrency, policy, runner_up (None if there is no other), gain, gain_low,
+        gain_high, clear; no rows if every policy changes the output.
+    """
+    import pandas as pd
+
+    rates = _rates(repeats, contenders, loads)
+    usable = {name: rates[name] for name in rates if lossless[name] is not False}
+    columns = ["concurrency", "policy", "runner_up", "gain", "gain_low", "gain_high", "clear"]
+    found = []
+    for i, load in enumerate(loads if usable else ()):
+        first, *rest = _ranked(usable, i)
+        gain = Gain(np.nan, np.nan, np.nan)
+        if rest:
+            gain = gain_over(usable[first][i], usable[rest[0]][i])
+        runner_up = rest[0] if rest else None
+        found.append((load, first, runner_up, gain.mean, gain.low, gain.high, gain.sign == 1))
+    return pd.DataFrame(found, columns=columns)
+
+
+def _rates(repeats, contenders, loads):
+    """{policy: throughput [loads, repeats]}."""
+    table = repeats.pivot(
         index=["policy", "concurrency"], columns="repeat", values="tokens_per_second"
     )
-    rates = {name: table.loc[name].loc[loads].to_numpy(float) for name in names}
-    winners = _winners(rates, loads)
-    scheduled = [name for name in names if is_scheduled(name)]
-    rivals = {name: rates[name] for name in names if not is_scheduled(name)}
-    if not scheduled or not rivals:
-        return (_fastest(rates, loads), *winners)
-    against = "the best unscheduled policy"
-    gains = {name: _gain_over_best(rates[name], rivals) for name in scheduled}
-    shown = "delayed" if "delayed" in gains else scheduled[0]
-    sentences = [
-        f"{name} against {against}: {_gains_by_load(gains[name], loads)}" for name in scheduled
-    ]
-    return (f"{shown} against {against}: {_summary(gains[shown], loads)}", *winners, *sentences)
+    return {c.name: table.loc[c.name].loc[loads].to_numpy(float) for c in contenders}
 
 
-def notes(log, profile, workload, settings):
-    """What to know about the figures of a replay; see ``simulate``."""
-    loads, counted = settings["concurrency"], settings["steps"] - settings["steps"] // 10
-    said = list(log.notes)
-    if settings["labels"].get("none", "none") != "none":
-        said.append(
-            "none: draft made, nothing verified; the curve is taken as measured with the drafter, "
-            "so an engine that runs without one is faster than this"
-        )
-    said.append(
-        "assumed: a policy that verifies less meets the request's logged blocks in the same "
-        "order, from the first again when they are used up"
-    )
-    if workload.num_requests < loads[-1]:
-        said.append(
-            f"{workload.num_requests} requests for up to {loads[-1]} slots: the same requests run "
-            f"side by side, so the range over repeats is too narrow there; bring a longer log"
-        )
-    typical = int(np.median(workload.num_blocks))
-    if typical > counted:
-        said.append(
-            f"requests have {typical} blocks (median), more than the {counted} counted steps: "
-            f"only their beginnings are replayed; raise the steps to several times {typical}"
-        )
-    if settings["repeats"] == 1:
-        said.append("one repeat: differences have no range, so none can be called unclear")
-    return (*said, *_findings(profile, loads, settings["gamma"]))
+def _ranked(rates, i):
+    return sorted(rates, key=lambda name: -rates[name][i].mean())
 
 
-def where(part, loads):
-    """Words for a run of neighbouring concurrencies out of ``loads``."""
-    if len(part) == len(loads):
-        return "at every concurrency" if len(loads) > 1 else f"at {loads[0]}"
-    if len(part) == 1:
-        return f"at {part[0]}"
-    if part[0] == loads[0]:
-        return f"up to {part[-1]}"
-    if part[-1] == loads[-1]:
-        return f"from {part[0]} on"
-    return f"from {part[0]} to {part[-1]}"
+def _against_best(rates, rivals):
+    """Per load (the rival with the highest mean, gain over it)."""
+    best = [_ranked(rivals, i)[0] for i in range(len(rates))]
+    return [(name, gain_over(rates[i], rivals[name][i])) for i, name in enumerate(best)]
 
 
-def _runs(keys):
-    """Slices of neighbouring equal keys."""
-    edges = [0, *(i for i in range(1, len(keys)) if keys[i] != keys[i - 1]), len(keys)]
-    return [slice(start, stop) for start, stop in pairwise(edges)]
+def _headline(name, compared, loads):
+    parts = _wins_and_losses(compared, loads)
+    unclear = _places(compared, loads, 0)
+    if unclear:
+        parts.append(f"no clear difference {unclear}")
+    return f"{name} {'; '.join(parts)}"
 
 
-def _winners(rates, loads):
-    """One sentence per range of concurrency with the same winners."""
-    ranked = [sorted(rates, key=lambda name: -rates[name][i].mean()) for i in range(len(loads))]
-    leaders = [_leaders(rates, order, i) for i, order in enumerate(ranked)]
-    sentences = []
-    for run in _runs(leaders):
-        best = leaders[run.start]
-        over_none = ""
-        if "none" in rates and "none" not in best:
-            gain = [_gain(rates[ranked[i][0]][i], rates["none"][i]) for i in range(len(loads))[run]]
-            over_none = f", {_span(gain)} over none"
-        if len(best) > 1:
-            equal = all((rates[best[0]][run] == rates[name][run]).all() for name in best)
-            word = "no difference between" if equal else "no clear winner among"
-            sentence = f"{word} {', '.join(best)}{over_none}"
-        elif len(rates) == 1:
-            sentence = f"{best[0]} is alone"
-        else:
-            runners_up = [ranked[i][1] for i in range(len(loads))[run]]
-            gain = [
-                _gain(rates[best[0]][i], rates[name][i])
-                for i, name in zip(range(len(loads))[run], runners_up, strict=True)
-            ]
-            named = ", ".join(dict.fromkeys(runners_up))
-            # Over none is said once, also where none is the only runner-up.
-            rest = "" if named == "none" else over_none
-            sentence = f"{best[0]} wins, {_span(gain)} over {named}{rest}"
-        sentences.append(f"{where(loads[run], loads)}: {sentence}")
-    return sentences
-
-
-def _leaders(rates, order, i):
-    """Return the fastest policy and those that it does not beat in every repeat."""
-    best = rates[order[0]][i]
-    return tuple(
-        name for name in rates if name == order[0] or (_gain(best, rates[name][i]) <= 0).any()
-    )
-
-
-def _gain(rates, other):
-    # Adding 0.0 turns a rounded -0.0 into +0.0.
-    return np.round(rates / other - 1, 3) + 0.0
-
-
-def _gain_over_best(rates, rivals):
-    """Relative gain per load and repeat over the rival with the highest mean at that load."""
-    gains = np.empty_like(rates)
-    for i in range(len(rates)):
-        best = max(rivals.values(), key=lambda rival: rival[i].mean())
-        gains[i] = _gain(rates[i], best[i])
-    return gains
-
-
-def _signs(gains):
-    return [int((gain > 0).all()) - int((gain < 0).all()) for gain in gains]
-
-
-def _gains_by_load(gains, loads):
-    signs = _signs(gains)
+def _wins_and_losses(compared, loads):
     parts = []
-    for run in _runs(signs):
-        word = {1: "wins", 0: "no clear difference,", -1: "loses"}[signs[run.start]]
-        parts.append(f"{where(loads[run], loads)} {word} {_span(gains[run])}")
-    return "; ".join(parts)
+    for sign, one, many, to in (
+        (1, "beats", "beats every fixed choice", ""),
+        (-1, "loses", "loses to a fixed choice", "to "),
+    ):
+        sizes = [sign * gain.mean if gain.sign == sign else -1.0 for _, gain in compared]
+        if max(sizes) < 0.0:
+            continue
+        most = int(np.argmax(sizes))
+        rival, gain = compared[most]
+        if sum(size >= 0.0 for size in sizes) == 1:
+            parts.append(f"{one} {to}{rival} by {_percent(gain)} at {loads[most]}")
+            continue
+        places = _places(compared, loads, sign)
+        parts.append(f"{many} {places}, most at {loads[most]}: {to}{rival} by {_percent(gain)}")
+    return parts
 
 
-def _summary(gains, loads):
-    signs = _signs(gains)
-    means = gains.mean(axis=1)
-    parts = []
-    for sign, word, extreme in ((1, "wins, by up to", np.max), (-1, "loses, by up to", np.min)):
-        runs = [run for run in _runs(signs) if signs[run.start] == sign]
-        if runs:
-            largest = extreme([extreme(means[run]) for run in runs])
-            places = " and ".join(where(loads[run], loads) for run in runs)
-            parts.append(f"{places} it {word} {100 * abs(largest):.1f}%")
-    return "; ".join(parts) or "no clear difference anywhere"
+def _places(compared, loads, sign):
+    """Where the sign of the gain is this one; "" if nowhere."""
+    signs = [gain.sign for _, gain in compared]
+    return " and ".join(
+        where(loads[run], loads) for run in runs_of(signs) if signs[run.start] == sign
+    )
 
 
 def _fastest(rates, loads):
-    best = [max(rates, key=lambda name: rates[name][i].mean()) for i in range(len(loads))]
-    return "fastest: " + "; ".join(
-        f"{best[run.start]} {where(loads[run], loads)}" for run in _runs(best)
+    leaders = [_leaders(rates, i) for i in range(len(loads))]
+    parts = []
+    for run in runs_of(leaders):
+        names = leaders[run.start]
+        more = f" or {len(names) - _FEW} more" if len(names) > _FEW else ""
+        parts.append(f"{' or '.join(names[:_FEW])}{more} {where(loads[run], loads)}")
+    return f"fastest ('or': no clear difference): {'; '.join(parts)}"
+
+
+def _leaders(rates, i):
+    """Return the fastest policy and those that it does not clearly beat."""
+    best = _ranked(rates, i)[0]
+    return tuple(
+        name
+        for name in rates
+        if name == best or gain_over(rates[best][i], rates[name][i]).sign != 1
     )
 
 
-def _span(gains):
-    """Means over repeats, as a range over loads, with the lowest and highest single repeat."""
-    means = [gain.mean() for gain in gains]
-    low, high = min(gain.min() for gain in gains), max(gain.max() for gain in gains)
-    mean = _range(min(means), max(means))
-    every = _range(low, high)
-    return mean if every == mean else f"{mean} (repeats {every})"
+def _other_schedules(compared, loads):
+    """Where the other schedules lose; they are in the table and the pictures otherwise."""
+    parts = []
+    for name, gains in compared.items():
+        losses = [part for part in _wins_and_losses(gains, loads) if part.startswith("loses")]
+        parts += [f"{name} {part}" for part in losses]
+    return ["; ".join(parts)] if parts else []
 
 
-def _range(low, high):
-    low, high = _percent(low), _percent(high)
-    return low if low == high else f"{low} to {high}"
+def _does_drafting_pay(drafting, none, loads):
+    gains = [
+        (name, gain_over(drafting[name][i], none[i]))
+        for i, name in enumerate(_ranked(drafting, i)[0] for i in range(len(loads)))
+    ]
+    parts = []
+    if pays := _places(gains, loads, 1):
+        most = int(np.argmax([gain.mean for _, gain in gains]))
+        name, gain = gains[most]
+        parts.append(
+            f"speculating pays {pays}, most at {loads[most]}: {name} over none by {_percent(gain)}"
+        )
+    if equal := _places(gains, loads, 0):
+        parts.append(f"no clear gain from speculating {equal}")
+    if loses := _places(gains, loads, -1):
+        most = int(np.argmin([gain.mean for _, gain in gains]))
+        name, gain = gains[most]
+        parts.append(
+            f"not speculating wins {loses}, most at {loads[most]}: {name} loses {_percent(gain)}"
+        )
+    return "; ".join(parts)
 
 
-def _percent(ratio):
-    return f"{round(100 * ratio, 1) + 0.0:+.1f}%"
+def _break_even(rows, fixed, loads):
+    """What the longest fixed length would need, and what it gets."""
+    lengths = [name for name in fixed if name.startswith("fixed:") and name != "fixed:0"]
+    if not lengths:
+        return []
+    name = max(lengths, key=lambda name: int(name.removeprefix("fixed:")))
+    table = rows[rows["policy"] == name].set_index("concurrency").loc[loads]
+    needed, got = table["break_even_accepted"], table["accepted_drafts"]
+    shown = sorted({0, len(loads) // 2, len(loads) - 1})
+    needs = ", ".join(f"{needed.iloc[i]:.2f} at {loads[i]}" for i in shown)
+    gets = " to ".join(dict.fromkeys((f"{got.min():.2f}", f"{got.max():.2f}")))
+    return [
+        f"break-even: to equal none, {name} needs {needs} accepted drafts per step; it has {gets}"
+    ]
 
 
-def _findings(profile, loads, gamma):
-    """The profile's findings at each load, one note per kind and range of loads."""
-    found = [{f.kind: f.message for f in profile.findings(load, gamma)} for load in loads]
-    said = []
-    for kind in dict.fromkeys(kind for kinds in found for kind in kinds):
-        present = [kind in kinds for kinds in found]
-        for run in _runs(present):
-            if present[run.start]:
-                message = found[run.stop - 1][kind]
-                said.append(f"profile, {where(loads[run], loads)}: {message}")
-    return said
+def _beyond_the_pale(rates, usable, loads):
+    """Policies that change the output: what they would give at most."""
+    parts = []
+    for name in rates:
+        if name in usable or not usable:
+            continue
+        gains = _against_best(rates[name], usable)
+        most = int(np.argmax([gain.mean for _, gain in gains]))
+        parts.append(f"{name} (at most {_signed(gains[most][1].mean)}, at {loads[most]})")
+    if not parts:
+        return []
+    return [f"not lossless, so out of the running; against the fastest: {', '.join(parts)}"]
+
+
+def _percent(gain):
+    """Size of a gain or loss with its interval, such as "21 % [18, 24]"."""
+    sign = 1.0 if gain.mean >= 0.0 else -1.0
+    mean, low, high = (100.0 * sign * value for value in (gain.mean, gain.low, gain.high))
+    low, high = min(low, high), max(low, high)
+    digits = 0 if mean >= 10.0 else 1 if mean >= 1.0 else 2
+    if np.isnan(low):
+        return f"{mean:.{digits}f} %"
+    return f"{mean:.{digits}f} % [{low:.{digits}f}, {high:.{digits}f}]"
+
+
+def _signed(ratio):
+    return f"{100.0 * ratio:+.1f} %"

@@ -20,6 +20,8 @@ class Workload(msgspec.Struct, frozen=True, eq=False):
         Calibrated conditional confidences of the M replayed blocks.
     accepted : ndarray of int64, shape (M,)
         Drafts of the block that are accepted if all are verified.
+    ended : ndarray of bool, shape (M,)
+        The last accepted draft was the stop token: behind it there is neither hit nor miss.
     first_row, num_blocks : ndarray of int64, shape (Q,)
         Where each of the Q requests begins, and its number of blocks.
     num_tokens : ndarray of int64, shape (Q,)
@@ -28,6 +30,7 @@ class Workload(msgspec.Struct, frozen=True, eq=False):
 
     confidence: np.ndarray
     accepted: np.ndarray
+    ended: np.ndarray
     first_row: np.ndarray
     num_blocks: np.ndarray
     num_tokens: np.ndarray
@@ -105,6 +108,7 @@ def build_workload(log, rows, calibration=None):
     return Workload(
         confidence=checks.as_confidence(calibration.apply(log.logits[order])),
         accepted=log.accepted[order].astype(np.int64),
+        ended=log.finished[order],
         first_row=starts,
         num_blocks=np.diff(np.r_[starts, len(order)]),
         num_tokens=np.add.reduceat(emitted, starts).astype(np.int64),
