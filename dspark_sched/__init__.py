@@ -34,7 +34,7 @@ _HOME = {
     "plan_capacity": "allocation.capacity",
     "read_log": "logs.reader",
     "save_calibration": "engines.temperatures",
-    "simulate": "simulation.serving",
+    "simulate": "simulation.comparison",
     "survival": "allocation.greedy",
     "verify_block": "verification.sampling",
     "warm_up": "warmup",

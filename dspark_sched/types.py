@@ -318,19 +318,34 @@ class SimulationResult(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     Attributes
     ----------
     rows : pandas.DataFrame
-        The figures per policy and concurrency.
+        The figures per policy and concurrency; `simulate` says what each column is.
     repeats : pandas.DataFrame
         The same per repeat, for paired comparison.
+    positions : pandas.DataFrame
+        Per policy, concurrency and draft position (from 1): ``verified_share`` (blocks in which
+        it was verified), ``survival_drafted`` (P(the first k drafts are acceptable), whatever was
+        verified) and ``survival_verified`` (P(the first k were verified and accepted)).
+    predicted : pandas.DataFrame
+        Per policy and concurrency up to ten bins of equally many steps by what the policy
+        expected: mean ``predicted_tokens`` and ``realised_tokens`` per step, ``num_steps``.
+    best : pandas.DataFrame
+        Per concurrency the fastest ``policy`` that is not known to change the output, the
+        ``runner_up``, and its relative ``gain`` over it with ``gain_low``, ``gain_high`` (95 %,
+        paired) and ``clear`` (the interval excludes 0).
     verdicts : tuple of str
         In words: which policy wins where, by how much, and where scheduling loses.
     notes : tuple of str
         Assumptions and warnings that apply to the figures.
     settings : dict
-        Seed, repeats, steps, policies, concurrency, digests.
+        Seed, repeats, steps, policies, concurrency, labels, versions, log, temperatures,
+        profiles.
     """
 
     rows: object
     repeats: object
+    positions: object
+    predicted: object
+    best: object
     verdicts: tuple[str, ...]
     notes: tuple[str, ...]
     settings: dict
