@@ -7,6 +7,7 @@ import click
 
 COMMANDS = {
     "calibrate": "Fit temperatures on a held-out log and say how far to trust them.",
+    "convert-log": "Convert any engine's log to parquet; print what totals say about acceptance.",
     "demo": "Run calibrate and simulate on the bundled data.",
     "simulate": "Replay a log against a step-time profile: which policy wins at which load?",
     "warmup": "Compile every kernel ahead of time.",
@@ -24,7 +25,8 @@ class OneLineErrors(click.Group):
         """Import the module of one command."""
         if name not in COMMANDS:
             return None
-        return getattr(import_module(f".{name}", __package__), name)
+        module = name.replace("-", "_")
+        return getattr(import_module(f".{module}", __package__), module)
 
     def format_commands(self, ctx, formatter):
         """List the commands from the table above."""

@@ -9,6 +9,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "Acceptance": "types",
+    "AcceptanceSummary": "types",
     "Allocation": "types",
     "Batch": "types",
     "Calibration": "types",
@@ -33,6 +34,7 @@ _HOME = {
     "load_profile": "engines.profiles",
     "plan_capacity": "allocation.capacity",
     "read_log": "logs.reader",
+    "read_summary": "logs.summary",
     "save_calibration": "engines.temperatures",
     "simulate": "simulation.comparison",
     "survival": "allocation.greedy",

@@ -12,6 +12,7 @@ from . import checks
 
 __all__ = [
     "Acceptance",
+    "AcceptanceSummary",
     "Allocation",
     "Batch",
     "Calibration",
@@ -176,6 +177,8 @@ class Calibration(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     ece_before, ece_after : ndarray of float64, shape (gamma,)
         ECE of the cumulative product at each position, on the records it was fitted on (or, in a
         file written by the ``calibrate`` command, on the held-back side). NaN: not known.
+    ece_change : ndarray of float64, shape (gamma, 2), or None
+        95 % interval of ``ece_after - ece_before`` at each position; None: not known.
     num_bins : int
     num_samples : int
         Log rows the fit was given.
@@ -195,6 +198,7 @@ class Calibration(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     temperatures: np.ndarray
     ece_before: np.ndarray
     ece_after: np.ndarray
+    ece_change: np.ndarray | None = None
     num_bins: int = 15
     num_samples: int = 0
     num_records: np.ndarray | None = None
@@ -310,6 +314,57 @@ class Acceptance(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     survival: np.ndarray
     conditional: np.ndarray
     num_records: np.ndarray
+
+
+class AcceptanceSummary(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+    """Acceptance figures that an engine reports as totals, without a record per block.
+
+    Attributes
+    ----------
+    acceptance_length : float
+        Tokens emitted per step, bonus token included (the paper's figure).
+    accepted_drafts : float
+        Draft tokens accepted per step, bonus token not included.
+    accepted_per_verified : float
+        Accepted over verified drafts; NaN where the source does not say.
+    survival : ndarray of float64, shape (gamma,), or None
+        P(the first k drafts are accepted), unconditional; None without per-position data.
+    conditional : ndarray of float64, shape (gamma,), or None
+        P(draft k is accepted, given 1..k-1 were); NaN behind a survival of 0.
+    num_steps : int or None
+        Drafted blocks: one per request and decode step.
+    num_draft_tokens, num_accepted_tokens : int or None
+        Draft tokens verified and accepted, bonus tokens not included.
+    name : str
+        Which part of a source this is: a subset, an engine, a rank; "" for the whole.
+    parts : tuple of AcceptanceSummary
+        What the figures were pooled from, where the source has more than one part.
+    source : str
+        The file, for messages.
+    format : str
+        Name of the format that was read.
+    notes : tuple of str
+        What the reader assumed, or what the figures cannot say.
+    """
+
+    acceptance_length: float
+    accepted_drafts: float
+    accepted_per_verified: float
+    survival: np.ndarray | None = None
+    conditional: np.ndarray | None = None
+    num_steps: int | None = None
+    num_draft_tokens: int | None = None
+    num_accepted_tokens: int | None = None
+    name: str = ""
+    parts: tuple["AcceptanceSummary", ...] = ()
+    source: str = ""
+    format: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def gamma(self) -> int | None:
+        """Number of draft positions; None without per-position data."""
+        return None if self.survival is None else len(self.survival)
 
 
 class SimulationResult(msgspec.Struct, frozen=True, eq=False, kw_only=True):

@@ -34,6 +34,12 @@ class Place:
         self._starts = []
         self._names = []
 
+    def restart(self):
+        """Begin to count rows from 0 again."""
+        self.num_rows = 0
+        self._starts.clear()
+        self._names.clear()
+
     def start_file(self, name):
         """Note that the rows from here on are those of one more file."""
         self._starts.append(self.num_rows)
@@ -49,6 +55,21 @@ class Place:
     def error(self, what):
         """Build the error that says ``what`` about this log."""
         return InputError(f"{self.source}: {what}")
+
+    def piece(self):
+        """Names the rows of the piece that comes next, counted from 0 in it."""
+        return _Piece(self, self.num_rows)
+
+
+class _Piece:
+    """The part of a `Place` that begins at ``first_row``."""
+
+    def __init__(self, place, first_row):
+        self.error = place.error
+        self._place, self._first_row = place, first_row
+
+    def row(self, row):
+        return self._place.row(self._first_row + row)
 
 
 def refuse_nan(logits, place):

@@ -31,7 +31,7 @@ import pyarrow as pa
 
 from ..checks import InputError
 
-__all__ = ["Layout", "find_layout"]
+__all__ = ["LIST_FORMS", "WIDE", "Layout", "find_layout"]
 
 LIST_FORMS = ("confidence_logits", "confidence")
 WIDE_FORMS = ("logit_<n>", "confidence_<n>")
@@ -41,7 +41,7 @@ IGNORED = ("acceptance_rate", "temperature")
 IGNORED_PREFIX = "x_"
 PANDAS_INDEX_PREFIX = "__index_level_"
 
-_WIDE = re.compile(r"(logit|confidence)_([1-9][0-9]*)")
+WIDE = re.compile(r"(logit|confidence)_([1-9][0-9]*)")
 
 
 class Layout(msgspec.Struct, frozen=True):
@@ -117,7 +117,7 @@ def _refuse_unknown(names, source):
     known = [*LIST_FORMS, *OUTCOMES, *IGNORED]
     for name in names:
         ignored = name.startswith((IGNORED_PREFIX, PANDAS_INDEX_PREFIX))
-        if name in known or ignored or _WIDE.fullmatch(name):
+        if name in known or ignored or WIDE.fullmatch(name):
             continue
         nearest = difflib.get_close_matches(name, [*known, "logit_1", "confidence_1"], n=1)
         hint = f" (did you mean {nearest[0]!r}?)" if nearest else ""
@@ -132,7 +132,7 @@ def _find_confidences(names, source):
     """Return the confidence columns, in the order of the positions, and the form they are in."""
     columns = {form: [] for form in FORMS}
     for name in names:
-        match = _WIDE.fullmatch(name)
+        match = WIDE.fullmatch(name)
         form = f"{match[1]}_<n>" if match else name
         if form in columns:
             columns[form].append(name)
