@@ -204,6 +204,7 @@ def evaluate(log, *, num_bins=15, eval_fraction=0.3, seed=0, advance=None):
             fitted,
             ece_before=counts_before.ece,
             ece_after=counts_after.ece,
+            ece_change=np.array([[p.change_low, p.change_high] for p in positions]),
             dataset=log.source,
             split=split,
             log_digest=log.digest,

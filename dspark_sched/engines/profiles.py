@@ -1,47 +1,88 @@
-"""Measured step times in a CSV file, to an SpsProfile."""
+"""Step-time profiles in the files of every engine: recognised by their fields, written for it."""
 
-import csv
-import difflib
-import math
-from pathlib import Path
+import json
+from typing import NamedTuple
 
+from .. import checks
 from ..checks import InputError
 from ..profile import SpsProfile
+from . import csv_curve, files, mlx, own, sglang, tensorrt_llm, vllm, vllm_ascend
 
-__all__ = ["load_profile"]
+__all__ = ["FORMATS", "load_profile", "save_profile"]
 
-UNITS = ("steps_per_second", "step_seconds", "step_ms")
-COLUMNS = ("batch_tokens", *UNITS)
+_WHAT = "a profile: CSV of batch_tokens and step times, or an engine's JSON"
 
 
-def load_profile(path, lookup="ceil", beyond="extrapolate"):
-    """Read a measured curve of step time by batch tokens.
+class Format(NamedTuple):
+    """How one kind of file is read, written (None: not) and recognised (JSON: by these keys)."""
+
+    read: object
+    write: object = None
+    keys: tuple = ()
+
+
+FORMATS = {
+    "own": Format(own.read, own.write, ("schema",)),
+    "csv": Format(csv_curve.read, csv_curve.write),
+    "sglang": Format(
+        sglang.read_table, sglang.write_table, ("sample_batch_tokens", "sample_steps_per_sec")
+    ),
+    "sglang-additive": Format(
+        sglang.read_additive, sglang.write_additive, ("bias_seconds", "m_probes", "theta_seconds")
+    ),
+    "tensorrt-llm": Format(
+        tensorrt_llm.read_decomposed,
+        tensorrt_llm.write_decomposed,
+        ("token_counts", "step_time_ms"),
+    ),
+    "tensorrt-llm-exact": Format(
+        tensorrt_llm.read_exact, None, ("cost_tables", "engine_fingerprint")
+    ),
+    "vllm-ascend": Format(
+        vllm_ascend.read, vllm_ascend.write, ("latency_ms", "sps", "curves", "hardware_profile")
+    ),
+    "mlx-dspark": Format(mlx.read),
+    "vllm": Format(vllm.read),
+}
+_TEXT_FORMATS = ("csv", "vllm")
+
+
+def load_profile(path, lookup=None, beyond=None, *, format=None, select=None):
+    """Read a measured profile of step times, of any engine.
 
     Parameters
     ----------
     path : str or path-like
-        A UTF-8 CSV file: a header with ``batch_tokens`` and exactly one of ``steps_per_second``
-        (1/s), ``step_seconds`` (s) and ``step_ms`` (ms), then one probe per line, batch tokens
-        strictly increasing. Blank lines and lines that begin with ``#`` are skipped.
-    lookup : {"ceil", "linear", "floor"}
-    beyond : {"extrapolate", "raise"}
-        As in `SpsProfile`.
+        A CSV file (a header with ``batch_tokens`` and exactly one of ``steps_per_second`` (1/s),
+        ``step_seconds`` (s) and ``step_ms`` (ms), then one probe per line, batch tokens strictly
+        increasing; blank lines and lines that begin with ``#`` are skipped), this library's JSON,
+        a table of SGLang, TensorRT-LLM, vllm-ascend or mlx-dspark, or a log of vLLM's start.
+    lookup : {"ceil", "linear", "floor", "exact"}, optional
+        Cost between two probes, as in `SpsProfile`. Default: the engine's own rule; "ceil" for
+        CSV, which states none.
+    beyond : {"extrapolate", "raise"}, optional
+        As in `SpsProfile`; default: what the file says, else "extrapolate".
+    format : str, optional
+        A key of ``FORMATS``. Default: recognised by the fields.
+    select : str or int, optional
+        Which table, where a file holds several: number of requests (TensorRT-LLM exact), name of
+        a curve (vllm-ascend, ``workload/graph mode``), part of an entry's key (mlx-dspark).
 
     Returns
     -------
     SpsProfile
-        With the numbers in the unit they came in.
+        With the numbers in the unit they came in; ``notes`` says what was assumed.
 
     Raises
     ------
     InputError
-        No such file, not text, no probes; a column that is missing, unknown or there twice; a cell
-        that is not a number; probes that do not increase; rates that are not positive and finite.
-        Line (from 1, as editors count), column and value are named.
+        No such file, truncated, another format, a field that is missing, twice there or of
+        another type, two units, probes that do not increase, numbers that are not finite.
 
     Notes
     -----
-    SPS(B) of section 3.2.2.
+    SPS(B) of section 3.2.2. Past the last probe most engines stay at its price; here time goes on
+    with the last slope, and what is decided from it is marked ``Status.EXTRAPOLATED``.
 
     Examples
     --------
@@ -50,107 +91,110 @@ def load_profile(path, lookup="ceil", beyond="extrapolate"):
     >>> round(profile.step_seconds(7, num_requests=4), 6)
     0.014049
     """
-    (header_line, header), *probes = _read_cells(path)
-    unit = _find_unit(header, f"{path}: line {header_line}")
-    if not probes:
-        raise InputError(f"{path}: no probes under the header; measure at least one batch size")
-    columns = {name: [] for name in header}
-    for line, cells in probes:
-        where = f"{path}: line {line}"
-        if len(cells) != len(header):
-            raise InputError(
-                f"{where}: number of cells is {len(cells)}, in the header {len(header)}; "
-                f"write one probe per line, numbers with a decimal point"
-            )
-        for name, cell in zip(header, cells, strict=True):
-            columns[name].append(_number(cell, name, where))
-        _check_order(columns["batch_tokens"], where)
-    return SpsProfile(
-        columns["batch_tokens"], **{unit: columns[unit]}, lookup=lookup, beyond=beyond
+    where = str(path)
+    if format is not None:
+        checks.check_choice(format, tuple(FORMATS), "format")
+    text = files.read_text(path, _WHAT)
+    content = text
+    if format not in _TEXT_FORMATS and (format or text.lstrip().startswith(("{", "["))):
+        content = files.parse_object(text, where, "a profile")
+        format = format or _recognise(content, where)
+    elif format is None:
+        format = "vllm" if vllm.is_log(text) else "csv"
+    arguments = FORMATS[format].read(content, where, select)
+    for name, value in (("lookup", lookup), ("beyond", beyond)):
+        if value is not None:
+            arguments[name] = value
+    try:
+        return SpsProfile(**arguments)
+    except InputError as error:
+        raise (
+            error if str(error).startswith("lookup ") else type(error)(f"{where}: {error}")
+        ) from None
+
+
+def save_profile(profile, path, format=None, *, num_requests=None, calibration=None):
+    """Write a profile for an engine, whole or not at all.
+
+    Parameters
+    ----------
+    profile : SpsProfile
+    path : str or path-like
+        Written under a temporary name beside it, then renamed.
+    format : str, optional
+        A key of ``FORMATS`` that can be written. Default: "csv" for a path that ends in ``.csv``,
+        else "own", which keeps everything.
+    num_requests : int, optional
+        R, for a format that holds one curve, where a part of the time depends on it.
+    calibration : Calibration, optional
+        Temperatures to be written into the same file ("vllm-ascend" only).
+
+    Returns
+    -------
+    tuple of str
+        What was inserted, folded, moved or left out, in words.
+
+    Raises
+    ------
+    InputError
+        A format that cannot hold this profile (the message names one that can), or a place that
+        cannot be written.
+
+    Notes
+    -----
+    Where the format's lookup differs, probes are inserted: at every batch size in the measured
+    range its answer is this profile's or dearer, beyond rounding never cheaper.
+    """
+    if format is None:
+        format = "csv" if str(path).endswith(".csv") else "own"
+    checks.check_choice(format, tuple(FORMATS), "format")
+    write = FORMATS[format].write
+    if write is None:
+        raise InputError(
+            f"{format} is read only (its engine makes these files itself); write one of "
+            f"{', '.join(name for name, kind in FORMATS.items() if kind.write)}"
+        )
+    content, notes = write(profile, num_requests)
+    if calibration is not None:
+        if format != "vllm-ascend":
+            raise InputError(f"{format} holds no temperatures; write them with save_calibration")
+        content["confidence_temperatures"] = calibration.temperatures.tolist()
+    if not isinstance(content, str):
+        content = _as_json(content)
+    files.write_text(path, content)
+    return tuple(notes)
+
+
+def _as_json(content):
+    try:
+        return json.dumps(content, indent=1, allow_nan=False) + "\n"
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"identity and details of a profile must be what JSON can hold: {error}"
+        ) from None
+
+
+def _recognise(content, where):
+    """Return the one format whose fields are there."""
+    if mlx.is_cache(content):
+        return "mlx-dspark"
+    if "schema" in content and str(content["schema"]).startswith("dspark-sched/"):
+        if not str(content["schema"]).startswith("dspark-sched/profile/"):
+            raise InputError(f"{where}: schema is {content['schema']!r}, not a profile's")
+        return "own"
+    found = [
+        name
+        for name, kind in FORMATS.items()
+        if name != "own" and any(key in content for key in kind.keys)
+    ]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise InputError(
+            f"{where}: has fields of {' and '.join(found)}; keep those of one, or pass format="
+        )
+    hint = "a temperature file? " if any("temperatures" in key for key in content) else ""
+    raise InputError(
+        f"{where}: not a profile of a known format; {hint}its keys are "
+        f"{', '.join(map(repr, list(content)[:6])) or 'none'}. See docs/formats-profiles.md"
     )
-
-
-def _read_cells(path):
-    """Return (line number, stripped cells) of the header and of every probe."""
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise InputError(
-            f"{path}: no such file; pass a CSV file of batch_tokens and step times"
-        ) from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}); pass a CSV file") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{path}: not UTF-8 text; save it as a UTF-8 CSV file") from None
-    # Line by line, so that a message can name the line; a cell with a line break is no number.
-    try:
-        lines = [
-            (number, [cell.strip() for cell in next(csv.reader([line], skipinitialspace=True))])
-            for number, line in enumerate(text.split("\n"), start=1)
-            if line.strip() and not line.startswith("#")
-        ]
-    except csv.Error as error:
-        raise InputError(f"{path}: not CSV ({error}); pass a CSV file") from None
-    if not lines:
-        raise InputError(f"{path}: empty; write a header (batch_tokens and one of {_UNITS_TEXT})")
-    return lines
-
-
-def _find_unit(header, where):
-    """Check the header; return the name of the column that holds the cost."""
-    for name in header:
-        if name not in COLUMNS:
-            nearest = difflib.get_close_matches(name, COLUMNS, n=1)
-            hint = f" (did you mean {nearest[0]!r}?)" if nearest else ""
-            raise InputError(
-                f"{where}: unknown column {name!r}{hint}; a profile has batch_tokens and one of "
-                f"{_UNITS_TEXT}, separated by commas. Drop it or rename it"
-            )
-        if header.count(name) > 1:
-            raise InputError(f"{where}: column {name!r} is there twice; keep one of them")
-    if "batch_tokens" not in header:
-        raise InputError(
-            f"{where}: column 'batch_tokens' is missing; it holds the tokens of the measured batch "
-            f"(anchors, drafts and other tokens)"
-        )
-    units = [name for name in UNITS if name in header]
-    if len(units) != 1:
-        raise InputError(
-            f"{where}: needs exactly one of the columns {_UNITS_TEXT}; got "
-            f"{' and '.join(units) or 'none'}"
-        )
-    return units[0]
-
-
-def _number(cell, name, where):
-    try:
-        value = float(cell)
-    except ValueError:
-        raise InputError(
-            f"{where}, column {name}: must be a number; got {cell!r}. Correct it, or leave the "
-            f"probe out"
-        ) from None
-    if name == "batch_tokens":
-        if not (1 <= value <= 2**53 and value.is_integer()):
-            raise InputError(
-                f"{where}, column {name}: must be an integer of at least 1; got {cell!r}. Count "
-                f"the tokens of the pass"
-            )
-        return int(value)
-    if not (0.0 < value < math.inf and 1.0 / value < math.inf):
-        raise InputError(
-            f"{where}, column {name}: must be positive and finite; got {cell!r}. Measure that "
-            f"batch size again, or leave the probe out"
-        )
-    return value
-
-
-def _check_order(batch_tokens, where):
-    if len(batch_tokens) > 1 and batch_tokens[-1] <= batch_tokens[-2]:
-        raise InputError(
-            f"{where}, column batch_tokens: must increase strictly; got {batch_tokens[-1]} "
-            f"after {batch_tokens[-2]}. Sort the probes and merge duplicates (median)"
-        )
-
-
-_UNITS_TEXT = ", ".join(UNITS)

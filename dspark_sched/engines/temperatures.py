@@ -1,32 +1,37 @@
-"""Temperature files: ours, which SGLang and TensorRT-LLM load too, and theirs."""
+"""Temperature files: ours, which SGLang and TensorRT-LLM load too, and every engine's own."""
 
 import json
 import math
-import os
-from pathlib import Path
 
 import numpy as np
 
 from .. import checks
 from ..checks import InputError
 from ..types import Calibration
+from . import files, vllm_ascend
+from .fields import is_number, is_whole
 
-__all__ = ["load_calibration", "save_calibration"]
+__all__ = ["TEMPERATURE_FORMATS", "load_calibration", "save_calibration"]
 
 SCHEMA = "dspark-sched/sts/1"
-#: SGLang reads the first spelling, TensorRT-LLM's branches the second.
-_SPELLINGS = ("temperatures", "sts_temperatures")
+TEMPERATURE_FORMATS = ("own", "sglang", "tensorrt-llm", "vllm-ascend", "deepspec")
+#: SGLang and DeepSpec read the first spelling, TensorRT-LLM's branches the second, vllm-ascend
+#: the third.
+_SPELLINGS = ("temperatures", "sts_temperatures", "confidence_temperatures")
 _REFIT = "fit the temperatures again"
 
 
-def save_calibration(cal, path):
-    """Write temperatures as JSON: under both spellings, whole or not at all.
+def save_calibration(cal, path, format="own"):
+    """Write temperatures as JSON, whole or not at all.
 
     Parameters
     ----------
     cal : Calibration
     path : str or path-like
         Written under a temporary name beside it, then renamed.
+    format : {"own", "sglang", "tensorrt-llm", "vllm-ascend", "deepspec"}
+        "own" keeps everything, and SGLang and TensorRT-LLM load it; the others hold the keys of
+        one engine only. For a profile of vllm-ascend see ``save_profile(calibration=)``.
 
     Raises
     ------
@@ -37,25 +42,21 @@ def save_calibration(cal, path):
     -----
     An ECE that is not known (NaN) has no JSON number: both lists are then written empty.
     """
-    path = Path(path)
-    text = json.dumps(_to_file(cal, str(path)), indent=1, allow_nan=False) + "\n"
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}; choose another place") from None
-    finally:
-        temporary.unlink(missing_ok=True)
+    checks.check_choice(format, TEMPERATURE_FORMATS, "format")
+    content = _WRITERS[format](
+        cal, _checked(np.asarray(cal.temperatures).tolist(), _SPELLINGS[0], str(path))
+    )
+    files.write_text(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
 
 
 def load_calibration(path, gamma=None):
-    """Read temperatures of this library, SGLang or TensorRT-LLM.
+    """Read temperatures of this library, SGLang, TensorRT-LLM, vllm-ascend or DeepSpec.
 
     Parameters
     ----------
     path : str or path-like
-        JSON with ``temperatures`` or ``sts_temperatures`` (both: equal); the rest is optional.
+        JSON with ``temperatures``, ``sts_temperatures`` or ``confidence_temperatures`` (several:
+        equal); the rest is optional.
     gamma : int, optional
         Draft positions the temperatures must be for.
 
@@ -72,9 +73,14 @@ def load_calibration(path, gamma=None):
         another number of them than ``gamma`` (both numbers named).
     """
     where = str(path)
-    content = _read_object(path, where)
+    text = files.read_text(
+        path, "a JSON file of temperatures; `dspark-sched calibrate LOG -o FILE` writes one"
+    )
+    content = vllm_ascend.body(files.parse_object(text, where, "a temperature file"))
     temperatures = _temperatures(content, where)
     num_positions = len(temperatures)
+    if "block_size" in content:
+        content = _from_deepspec(content)
     stated = _whole(content, "gamma", where, default=num_positions)
     if stated != num_positions:
         raise InputError(
@@ -92,9 +98,11 @@ def load_calibration(path, gamma=None):
         temperatures=temperatures,
         ece_before=per_position("ece_before", "numbers", np.full(num_positions, np.nan)),
         ece_after=per_position("ece_after", "numbers", np.full(num_positions, np.nan)),
+        ece_change=per_position("ece_change", "pairs of numbers", None),
         num_bins=_whole(content, "num_bins", where, default=15),
         num_samples=_whole(content, "num_samples", where, default=0),
         num_records=per_position("num_records", "whole numbers", None),
+        num_infinite=per_position("num_infinite", "whole numbers", None),
         flags=tuple(_list_of(content, "flags", "strings", num_positions, where)),
         dataset=_typed(content, "dataset", "", where),
         split=_typed(content, "split", {}, where),
@@ -102,73 +110,98 @@ def load_calibration(path, gamma=None):
     )
 
 
-def _to_file(cal, where):
-    temperatures = _checked(np.asarray(cal.temperatures).tolist(), "temperatures", where)
-    known = np.isfinite(cal.ece_before).all() and np.isfinite(cal.ece_after).all()
+def _to_own(cal, temperatures):
     return {
         "schema": SCHEMA,
-        "temperatures": temperatures,
-        "sts_temperatures": temperatures,
+        **_to_tensorrt_llm(cal, temperatures),
         "gamma": cal.gamma,
         "num_bins": int(cal.num_bins),
-        "num_samples": int(cal.num_samples),
-        "num_records": [] if cal.num_records is None else np.asarray(cal.num_records).tolist(),
+        "num_records": _plain(cal.num_records),
+        "num_infinite": _plain(cal.num_infinite),
         "flags": list(cal.flags),
-        "ece_before": np.asarray(cal.ece_before).tolist() if known else [],
-        "ece_after": np.asarray(cal.ece_after).tolist() if known else [],
-        "dataset": str(cal.dataset),
+        "ece_change": _plain(cal.ece_change),
         "split": dict(cal.split),
         "log_digest": str(cal.log_digest),
     }
 
 
-def _read_object(path, where):
-    def unique(pairs):
-        keys = [key for key, _ in pairs]
-        for key in keys:
-            if keys.count(key) > 1:
-                raise InputError(f"{where}: key {key!r} is there twice; keep one of them")
-        return dict(pairs)
+def _to_sglang(cal, temperatures):
+    known = np.isfinite(cal.ece_before).all() and np.isfinite(cal.ece_after).all()
+    return {
+        "temperatures": temperatures,
+        "dataset": str(cal.dataset),
+        "num_samples": int(cal.num_samples),
+        "ece_before": _plain(cal.ece_before) if known else [],
+        "ece_after": _plain(cal.ece_after) if known else [],
+    }
 
-    try:
-        content = json.loads(Path(path).read_text(encoding="utf-8-sig"), object_pairs_hook=unique)
-    except FileNotFoundError:
-        raise InputError(
-            f"{where}: no such file; `dspark-sched calibrate LOG -o FILE` writes one"
-        ) from None
-    except OSError as error:
-        raise InputError(f"{where}: cannot be read ({error.strerror}); pass a JSON file") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{where}: not UTF-8 text; pass a JSON file") from None
-    except json.JSONDecodeError as error:
-        raise InputError(
-            f"{where}: not JSON (line {error.lineno}: {error.msg}; truncated?); {_REFIT}"
-        ) from None
-    except InputError:
-        raise
-    except (ValueError, RecursionError) as error:  # a number or a nesting beyond Python's limits
-        raise InputError(f"{where}: not a temperature file ({error})") from None
-    if not isinstance(content, dict):
-        raise InputError(
-            f"{where}: must hold a JSON object with the key 'temperatures'; got "
-            f"{type(content).__name__}"
-        )
-    return content
+
+def _to_tensorrt_llm(cal, temperatures):
+    return {"sts_temperatures": temperatures, **_to_sglang(cal, temperatures)}
+
+
+def _to_vllm_ascend(cal, temperatures):
+    return {"confidence_temperatures": temperatures}
+
+
+def _to_deepspec(cal, temperatures):
+    return {
+        "temperatures": temperatures,
+        "block_size": cal.gamma,
+        "num_bins": int(cal.num_bins),
+        "num_records": int(cal.num_samples),
+        "sources": [str(cal.dataset)] if cal.dataset else [],
+        "cumulative_ece_before": _plain(cal.ece_before),
+        "cumulative_ece_after": _plain(cal.ece_after),
+    }
+
+
+_WRITERS = {
+    "own": _to_own,
+    "sglang": _to_sglang,
+    "tensorrt-llm": _to_tensorrt_llm,
+    "vllm-ascend": _to_vllm_ascend,
+    "deepspec": _to_deepspec,
+}
+
+
+def _from_deepspec(content):
+    """Our names for DeepSpec's fields; its number of records is one number, ours a list."""
+    sources = content.get("sources", [])
+    return {
+        "gamma": content["block_size"],
+        "num_bins": content.get("num_bins", 20),
+        "num_samples": content.get("num_records", 0),
+        "dataset": ", ".join(map(str, sources)) if isinstance(sources, list) else str(sources),
+        "ece_before": content.get("cumulative_ece_before", []),
+        "ece_after": content.get("cumulative_ece_after", []),
+    }
+
+
+def _plain(values):
+    """Return an array as nested lists that JSON can hold: NaN as null, not known as nothing."""
+    if values is None:
+        return []
+    values = np.asarray(values)
+    if values.dtype.kind != "f":
+        return values.tolist()
+    return np.where(np.isnan(values), None, values.astype(object)).tolist()
 
 
 def _temperatures(content, where):
-    lists = [_checked(content[key], key, where) for key in _SPELLINGS if key in content]
+    lists = {key: _checked(content[key], key, where) for key in _SPELLINGS if key in content}
     if not lists:
         raise InputError(
-            f"{where}: no key 'temperatures' (or 'sts_temperatures'); found "
+            f"{where}: no key 'temperatures' (or {' or '.join(map(repr, _SPELLINGS[1:]))}); found "
             f"{', '.join(map(repr, content)) or 'no key at all'}"
         )
-    if lists[0] != lists[-1]:
-        raise InputError(
-            f"{where}: 'temperatures' and 'sts_temperatures' differ ({lists[0]} and {lists[1]}); "
-            f"keep one of them"
-        )
-    return np.array(lists[0])
+    (first, values), *others = lists.items()
+    for key, other in others:
+        if other != values:
+            raise InputError(
+                f"{where}: {first!r} and {key!r} differ ({values} and {other}); keep one of them"
+            )
+    return np.array(values)
 
 
 def _checked(values, key, where):
@@ -178,7 +211,7 @@ def _checked(values, key, where):
     if not values:
         raise InputError(f"{where}: {key} is empty; {_REFIT}, one per draft position")
     for index, value in enumerate(values):
-        if not _is_number(value) or not 0.0 < value < math.inf:
+        if not is_number(value) or not 0.0 < value < math.inf:
             raise InputError(
                 f"{where}: {key} must be positive and finite; got {value!r} at index {index} "
                 f"(position {index + 1}); {_REFIT}"
@@ -186,18 +219,16 @@ def _checked(values, key, where):
     return [float(value) for value in values]
 
 
-def _is_number(value):
-    """True for what a float64 can hold (Python reads whole numbers of any size)."""
-    return isinstance(value, float) or (_is_whole(value) and abs(value) < 2**63)
-
-
-def _is_whole(value):
-    return isinstance(value, int) and not isinstance(value, bool)
+def _is_number_or_null(value):
+    return value is None or is_number(value)
 
 
 _KINDS = {
-    "numbers": _is_number,
-    "whole numbers": lambda value: _is_whole(value) and _is_number(value) and value >= 0,
+    "numbers": _is_number_or_null,
+    "pairs of numbers": lambda pair: (
+        isinstance(pair, list) and len(pair) == 2 and all(map(_is_number_or_null, pair))
+    ),
+    "whole numbers": lambda value: is_whole(value) and is_number(value) and value >= 0,
     "strings": lambda value: isinstance(value, str),
 }
 
@@ -211,7 +242,9 @@ def _list_of(content, key, kind, num_positions, where):
         raise InputError(
             f"{where}: {key} has {len(values)} values for {num_positions} temperatures; {_REFIT}"
         )
-    return [float(value) for value in values] if kind == "numbers" else values
+    if kind in ("numbers", "pairs of numbers"):
+        return np.array(values, dtype=np.float64).tolist()  # null becomes NaN
+    return values
 
 
 def _whole(content, key, where, default):

@@ -103,8 +103,8 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
 REFUSED = [
     ("", "not JSON (line 1: "),
     ('{"temperatures": [1.0, 2', "not JSON (line 1: "),
-    ("[1.0, 2.0]", "must hold a JSON object with the key 'temperatures'; got list"),
-    ("{}", "no key 'temperatures' (or 'sts_temperatures'); found no key at all"),
+    ("[1.0, 2.0]", "a temperature file must hold a JSON object; got list"),
+    ("{}", "no key 'temperatures' (or 'sts_temperatures' or 'confidence_temperatures'); found no"),
     ('{"temps": [1.0]}', "found 'temps'"),
     ('{"temperatures": 1.0}', "temperatures must be a list of numbers; got float"),
     ('{"temperatures": ["1.0"]}', "got '1.0' at index 0 (position 1)"),
@@ -137,7 +137,7 @@ def test_refuses_in_one_sentence_that_names_the_file(tmp_path, content, sentence
 
 
 def test_a_file_that_is_not_there_is_refused_with_what_writes_one(tmp_path):
-    with pytest.raises(ds.InputError, match="no such file; `dspark-sched calibrate"):
+    with pytest.raises(ds.InputError, match=r"no such file; pass .*; `dspark-sched calibrate"):
         ds.load_calibration(tmp_path / "sts.json")
     with pytest.raises(ds.InputError, match="cannot be read"):
         ds.load_calibration(tmp_path)

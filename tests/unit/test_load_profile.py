@@ -72,6 +72,7 @@ def test_lookup_and_beyond_are_the_profiles(tmp_path):
         ds.load_profile(path, lookup="nearest")
 
 
+WHAT = "a profile: CSV of batch_tokens and step times, or an engine's JSON"
 BAD = [
     ("", f"empty; write a header (batch_tokens and one of {UNITS})"),
     ("# only\n\n", f"empty; write a header (batch_tokens and one of {UNITS})"),
@@ -153,7 +154,7 @@ BAD = [
         "merge duplicates (median)",
     ),
     ("x" * 200_000, "not CSV (field larger than field limit (131072)); pass a CSV file"),
-    (b"\xff\xfe\x00b", "not UTF-8 text; save it as a UTF-8 CSV file"),
+    (b"\xff\xfe\x00b", f"not UTF-8 text; pass {WHAT}"),
 ]
 
 
@@ -169,15 +170,13 @@ def test_no_such_file(tmp_path):
     path = tmp_path / "profile.csv"
     with pytest.raises(ds.InputError) as error:
         ds.load_profile(path)
-    assert str(error.value) == (
-        f"{path}: no such file; pass a CSV file of batch_tokens and step times"
-    )
+    assert str(error.value) == f"{path}: no such file; pass {WHAT}"
 
 
 def test_a_folder_is_no_profile(tmp_path):
     with pytest.raises(ds.InputError) as error:
         ds.load_profile(tmp_path)
-    assert str(error.value) == f"{tmp_path}: cannot be read (Is a directory); pass a CSV file"
+    assert str(error.value) == f"{tmp_path}: cannot be read (Is a directory); pass {WHAT}"
 
 
 @given(st.text(max_size=60))

@@ -1,0 +1,90 @@
+"""Our own JSON of a profile: everything, versioned, every number in the unit it came in."""
+
+from ..checks import InputError
+from ..profile import RequestCost
+from . import fields
+
+__all__ = ["SCHEMA", "read", "write"]
+
+SCHEMA = "dspark-sched/profile/1"
+_PARTS = ("fixed", "alpha", "draft")
+_KEYS = (
+    "schema",
+    "encoding",
+    "unit",
+    "lookup",
+    "beyond",
+    "max_batch_tokens",
+    "batch_tokens",
+    "values",
+    *_PARTS,
+    "identity",
+    "details",
+    "notes",
+)
+
+
+def read(content, where, select=None):
+    """Return the arguments of ``SpsProfile``."""
+    if content["schema"] != SCHEMA:
+        raise InputError(
+            f"{where}: schema is {content['schema']!r}, this version reads {SCHEMA!r}; install "
+            f"the version that wrote the file"
+        )
+    fields.check_keys(content, _KEYS, where)
+    tokens = fields.probes(content, "batch_tokens", where)
+    parts = {name: _part(content, name, where) for name in _PARTS if name in content}
+    _check_encoding(content, parts, where)
+    unit = fields.text(content, "unit", where)
+    if unit not in ("steps_per_second", "step_seconds", "step_ms"):
+        raise InputError(
+            f"{where}: unit must be steps_per_second, step_seconds or step_ms; got {unit!r}"
+        )
+    is_theta = "fixed" in parts or "alpha" in parts
+    positive = not is_theta or unit == "steps_per_second"
+    notes = content.get("notes", [])
+    if not isinstance(notes, list) or not all(isinstance(note, str) for note in notes):
+        raise InputError(f"{where}: notes must be a list of strings; got {notes!r}")
+    return {
+        "batch_tokens": tokens,
+        unit: fields.measured(content, "values", where, len(tokens), positive=positive),
+        "lookup": fields.text(content, "lookup", where, "ceil"),
+        "beyond": fields.text(content, "beyond", where, "extrapolate"),
+        "max_batch_tokens": content.get("max_batch_tokens"),
+        **parts,
+        "identity": fields.mapping(content, "identity", where),
+        "details": fields.mapping(content, "details", where),
+        "notes": notes,
+    }
+
+
+def write(profile, num_requests=None):
+    """Return the file's content; nothing is inserted or left out."""
+    content = {"schema": SCHEMA, **profile.content(), "details": profile.details}
+    return {**content, "notes": list(profile.notes)}, []
+
+
+def _part(content, name, where):
+    part = fields.mapping(content, name, where)
+    where = f"{where}: {name}"
+    fields.check_keys(part, ("requests", "unit", "values", "lookup"), where)
+    requests = fields.probes(part, "requests", where)
+    unit = fields.text(part, "unit", where)
+    if unit not in ("seconds", "ms"):
+        raise InputError(f"{where}: unit must be seconds or ms; got {unit!r}")
+    values = fields.measured(part, "values", where, len(requests), positive=False)
+    return RequestCost(
+        requests, **{unit: values}, lookup=fields.text(part, "lookup", where, "linear")
+    )
+
+
+def _check_encoding(content, parts, where):
+    """Whole-step times beside parts would count the parts twice; theta alone would lose them."""
+    encoding = content.get("encoding")
+    expected = "decomposed" if parts else "whole"
+    if encoding != expected:
+        raise InputError(
+            f"{where}: encoding is {encoding!r}, but the file has "
+            f"{', '.join(parts) or 'no parts'} beside the curve; it must be {expected!r}, or the "
+            f"parts would be counted {'twice' if parts else 'not at all'}"
+        )

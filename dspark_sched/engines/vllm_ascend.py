@@ -1,0 +1,81 @@
+"""vllm-ascend's hardware profile: one table by tokens, looked up at the next size above."""
+
+from ..checks import InputError
+from . import fields
+from .convert import whole_curve
+
+__all__ = ["read", "write"]
+
+_UNITS = {"latency_ms": "step_ms", "sps": "steps_per_second"}
+
+
+def body(content):
+    """Return the object that holds the table: the file, or what stands under hardware_profile."""
+    nested = content.get("hardware_profile")
+    is_nested = isinstance(nested, dict) and not any(key in content for key in (*_UNITS, "curves"))
+    return nested if is_nested else content
+
+
+def read(content, where, select=None):
+    """``latency_ms`` (ms) or ``sps`` (1/s), or one of ``curves`` (ms)."""
+    content = body(content)
+    found = [key for key in (*_UNITS, "curves") if key in content]
+    if len(found) != 1:
+        raise InputError(
+            f"{where}: needs exactly one of latency_ms, sps and curves; got "
+            f"{' and '.join(found) or 'none'}"
+        )
+    name, table, unit = found[0], content[found[0]], _UNITS.get(found[0], "step_ms")
+    identity = {}
+    if name == "curves":
+        name, table = _chosen(content, select, where)
+        identity["curve"] = name
+    if "fingerprint" in content:
+        identity["fingerprint"] = fields.mapping(content, "fingerprint", where)
+    tokens, values = fields.measured_by_key(table, name, where)
+    return {"batch_tokens": tokens, unit: values, "lookup": "ceil", "identity": identity}
+
+
+def write(profile, num_requests=None):
+    """Whole steps, in ms or as rates; the fingerprint only where a profile came with one."""
+    tokens, values, unit, notes = whole_curve(
+        profile, "ceil", ("step_ms", "steps_per_second"), num_requests
+    )
+    name = next(key for key, kind in _UNITS.items() if kind == unit)
+    content = {name: dict(zip(map(str, tokens), values, strict=True))}
+    if "fingerprint" in profile.identity:
+        content["fingerprint"] = profile.identity["fingerprint"]
+    return content, notes
+
+
+def _chosen(content, select, where):
+    """Follow workload and graph mode through ``curves``, or the names in ``select``."""
+    curves = fields.mapping(content, "curves", where)
+    if select is not None:
+        names = str(select).split("/")
+    else:
+        names = [content.get("workload", "decode_only"), content.get("graph_mode")]
+    node, path = curves, []
+    for name in names:
+        if isinstance(node, dict) and name in node:
+            node = node[name]
+            path.append(name)
+    while isinstance(node, dict) and len(node) == 1 and _is_nested(node):
+        name, node = next(iter(node.items()))
+        path.append(name)
+    if (select is not None and path != names) or not isinstance(node, dict) or _is_nested(node):
+        raise InputError(
+            f"{where}: curves holds {', '.join(_leaves(curves)) or 'nothing'}; choose one "
+            f"(select=, --select)"
+        )
+    return "/".join(path), node
+
+
+def _is_nested(node):
+    return any(isinstance(value, dict) for value in node.values())
+
+
+def _leaves(node, prefix=""):
+    if not isinstance(node, dict) or not _is_nested(node):
+        return [prefix.rstrip("/")] if prefix else []
+    return [leaf for name in node for leaf in _leaves(node[name], f"{prefix}{name}/")]
