@@ -179,8 +179,6 @@ class Calibration(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         file written by the ``calibrate`` command, on the held-back side). NaN: not known.
     ece_change : ndarray of float64, shape (gamma, 2), or None
         95 % interval of ``ece_after - ece_before`` at each position; None: not known.
-    ece_change : ndarray of float64, shape (gamma, 2), or None
-        95 % interval of ``ece_after - ece_before`` at each position; None: not known.
     num_bins : int
     num_samples : int
         Log rows the fit was given.
