@@ -1,10 +1,9 @@
-"""The picture of a replay: throughput and verified drafts against concurrency."""
-
-import textwrap
+"""Pictures of a replay against the load: throughput and verified drafts per concurrency."""
 
 import numpy as np
 
-from .style import BAND, COLORS, LINES, MARKERS, new_figure, styled
+from .series import concurrency_axis, draw_line, hollow_key, looks, of_policy
+from .style import BAND, headline, new_figure, styled
 
 __all__ = ["throughput_figure"]
 
@@ -13,8 +12,8 @@ __all__ = ["throughput_figure"]
 def throughput_figure(result):
     """Draw throughput and verified drafts per request against concurrency, one line per policy.
 
-    Bands are the lowest and highest repeat; a hollow marker is a point where steps were longer
-    than the last probe of the profile.
+    Bands are 95 % intervals over repeats (none with a single one); a hollow marker is a point where
+    steps were longer than the last probe of the profile.
 
     Parameters
     ----------
@@ -24,65 +23,38 @@ def throughput_figure(result):
     -------
     matplotlib.figure.Figure
     """
-    figure, (throughput, verified) = new_figure(1, 2, width_in=11.0, height_in=5.2)
-    for i, (name, label) in enumerate(result.settings["labels"].items()):
-        rows = result.rows[result.rows["policy"] == name]
-        style = {
-            "color": COLORS[i % len(COLORS)],
-            "linestyle": LINES[i % len(LINES)],
-            "marker": MARKERS[i % len(MARKERS)],
-            "label": label,
-        }
-        _line(throughput, rows, "tokens_per_second", style)
+    figure, (throughput, verified) = new_figure(1, 2, width_in=11.0, height_in=5.6)
+    for policy, look in looks(result.settings["labels"]).items():
+        rows = of_policy(result.rows, policy)
+        draw_line(throughput, rows, "concurrency", "tokens_per_second", look)
         throughput.fill_between(
             rows["concurrency"],
             rows["tokens_per_second_low"],
             rows["tokens_per_second_high"],
-            color=style["color"],
+            color=look["color"],
             alpha=BAND,
             linewidth=0,
         )
-        _line(verified, rows, "verified_per_request", style)
-    _concurrency_axis(throughput, result.settings["concurrency"])
-    _concurrency_axis(verified, result.settings["concurrency"])
+        draw_line(verified, rows, "concurrency", "verified_per_request", look)
+    concurrency_axis(throughput, result.settings["concurrency"])
+    concurrency_axis(verified, result.settings["concurrency"])
     throughput.set_yscale("log", base=2)
     throughput.set_ylim(_enclosing_powers(result.rows))
     throughput.yaxis.set_major_formatter("{x:g}")
     throughput.set_ylabel("throughput [tokens/s]")
-    throughput.set_title("Throughput (band: lowest to highest repeat)")
+    throughput.set_title("Throughput (band: 95 % interval)")
     verified.set_ylabel("verified drafts per request and step")
     verified.set_title(f"Drafts verified, of {result.settings['gamma']} drafted")
     handles, labels = throughput.get_legend_handles_labels()
-    if (result.rows["extrapolated_share"] > 0).any():
-        hollow = throughput.plot([], [], "o", color="#555555", markerfacecolor="white")
-        handles, labels = handles + hollow, [*labels, "hollow: past the profile's last probe"]
+    hollow, explained = hollow_key(throughput, result.rows)
     figure.get_layout_engine().set(wspace=0.04)
-    figure.legend(handles, labels, loc="outside lower center", ncols=4)
-    figure.suptitle(textwrap.fill(result.verdicts[0], 100), x=0.01, ha="left", fontweight="bold")
+    figure.legend(handles + hollow, labels + explained, loc="outside lower center", ncols=4)
+    headline(figure, result.verdicts[0])
     return figure
-
-
-def _line(axes, rows, column, style):
-    axes.plot(rows["concurrency"], rows[column], **style)
-    past = rows[rows["extrapolated_share"] > 0]
-    axes.plot(
-        past["concurrency"],
-        past[column],
-        linestyle="none",
-        marker=style["marker"],
-        color=style["color"],
-        markerfacecolor="white",
-    )
 
 
 def _enclosing_powers(rows):
     """Limits at powers of two, so that the axis has at least two labels."""
-    low, high = rows["tokens_per_second_low"].min(), rows["tokens_per_second_high"].max()
+    names = ["tokens_per_second_low", "tokens_per_second", "tokens_per_second_high"]
+    low, high = rows[names].min(axis=None), rows[names].max(axis=None)
     return 2.0 ** (np.ceil(np.log2(low)) - 1), 2.0 ** (np.floor(np.log2(high)) + 1)
-
-
-def _concurrency_axis(axes, loads):
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(loads, [str(load) for load in loads], minor=False)
-    axes.minorticks_off()
-    axes.set_xlabel("concurrency [requests]")

@@ -4,14 +4,16 @@ Figure objects on the Agg canvas; no pyplot, so nothing is global and no display
 Decorate a function that draws with ``styled``: matplotlib reads its settings while drawing.
 """
 
+import textwrap
+
 import matplotlib
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-__all__ = ["BAND", "COLORS", "LINES", "MARKERS", "new_figure", "save_png", "styled"]
+__all__ = ["BAND", "COLORS", "LINES", "MARKERS", "headline", "new_figure", "save_png", "styled"]
 
-#: Okabe-Ito colours, ordered so that neighbours also differ in lightness (printed in grey).
-COLORS = ("#000000", "#d55e00", "#56b4e9", "#009e73", "#e69f00", "#0072b2", "#cc79a7", "#999999")
+#: Okabe-Ito colours and a wine red; neighbours also differ in lightness (printed in grey).
+COLORS = ("#000000", "#d55e00", "#56b4e9", "#009e73", "#e69f00", "#0072b2", "#cc79a7", "#882255")
 #: Markers and line patterns tell series apart where colour does not.
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (8, 2)))
@@ -68,6 +70,12 @@ def new_figure(nrows=1, ncols=1, *, width_in=8.0, height_in=5.0, **subplots):
     return figure, figure.subplots(nrows, ncols, **subplots)
 
 
+def headline(figure, text):
+    """Write what the whole figure says above it, in as many lines as its width needs."""
+    width = int(9 * figure.get_figwidth())
+    figure.suptitle(textwrap.fill(text, width), x=0.01, ha="left", size=12.5, weight="bold")
+
+
 @styled
 def save_png(figure, path):
     """Write ``figure`` as PNG, without date or program version: equal data gives equal bytes.
@@ -76,7 +84,7 @@ def save_png(figure, path):
     ----------
     figure : matplotlib.figure.Figure
         Made by ``new_figure``.
-    path : str or Path
+    path : str, Path or binary file
         Overwritten if it exists.
     """
     figure.savefig(path, format="png", metadata={"Software": None})

@@ -1,0 +1,120 @@
+"""The picture of the trade: throughput of the engine against the speed each user sees."""
+
+from .frontier import frontier, sla_choice
+from .series import draw_line, hollow_key, looks, of_policy, rate, shortened
+from .style import headline, new_figure, styled
+
+__all__ = ["frontier_figure"]
+
+_GREY = "#666666"
+_USER, _TOTAL = "user_tokens_per_second", "tokens_per_second"
+
+
+@styled
+def frontier_figure(result, sla=()):
+    """Draw throughput against tokens per second and user: one line per policy.
+
+    Parameters
+    ----------
+    result : SimulationResult
+    sla : sequence of float
+        Required tokens per second and user: a vertical line each, with the policy that serves
+        most there and its throughput (linear between neighbouring concurrencies).
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Grey lines join the points of one concurrency; the pale band passes through the points
+        that no other one beats. A hollow marker is a point where steps were longer than the last
+        probe of the profile.
+    """
+    figure, axes = new_figure(width_in=9.0, height_in=7.0)
+    # Where no request ended, the speed per user is not known.
+    rows = result.rows.dropna(subset=[_USER])
+    # Room above the lines for one sentence per SLA.
+    top = rows[_TOTAL].max() * (1.08 + 0.075 * len(sla))
+    axes.set(xlim=(0.0, 1.08 * rows[_USER].max()), ylim=(0.0, top))
+    best = frontier(rows)
+    axes.plot(best[_USER], best[_TOTAL], color="#e6e6e6", linewidth=13, zorder=0.5)
+    numbers = _join_loads(axes, rows)
+    for policy, look in looks(result.settings["labels"]).items():
+        draw_line(axes, of_policy(rows, policy), _USER, _TOTAL, look)
+    for i, required in enumerate(sla):
+        _draw_sla(axes, sla_choice(result, required), 0.985 - 0.06 * i)
+    headline(figure, _title(best))
+    axes.set_ylabel("throughput of the engine [tokens/s]")
+    explanation = "grey lines and numbers: concurrency; pale band: unbeaten by any lossless policy"
+    if sla:
+        explanation += (
+            "\ndashed: required speed, with the best policy there (linear between points)"
+        )
+    axes.set_xlabel(f"speed a user sees [tokens/s per user, mean over requests]\n{explanation}")
+    handles, labels = axes.get_legend_handles_labels()
+    hollow, explained = hollow_key(axes, rows)
+    figure.legend(handles + hollow, labels + explained, loc="outside lower center", ncols=3)
+    _hide_colliding(figure, numbers)
+    return figure
+
+
+def _join_loads(axes, rows):
+    """Join the points of one concurrency across policies and name it at the fast end."""
+    numbers = []
+    for load, points in rows.groupby("concurrency"):
+        points = points.sort_values(_USER, kind="stable")
+        axes.plot(points[_USER], points[_TOTAL], color="#bbbbbb", linewidth=1.0, zorder=1)
+        end = (points[_USER].iloc[-1], points[_TOTAL].iloc[-1])
+        numbers.append(
+            axes.annotate(
+                str(load), end, (8, 6), textcoords="offset points", color=_GREY, fontsize=10
+            )
+        )
+    return numbers
+
+
+def _draw_sla(axes, choice, height):
+    required, most = choice.user_tokens_per_second, axes.get_xlim()[1]
+    if choice.policy is None:
+        said = f"{required:g} per user: no policy"
+    else:
+        more = f" (+{len(choice.close)} within 1 %)" if choice.close else ""
+        policy, throughput = shortened(choice.policy), rate(choice.tokens_per_second)
+        said = f"{required:g} per user: {policy}{more}, {throughput} tokens/s"
+    if required > most:
+        axes.text(0.99, height, f"{said} →", transform=axes.transAxes, ha="right", va="top")
+        return
+    axes.axvline(required, color="#222222", linewidth=1.1, linestyle=(0, (6, 3)), zorder=1.5)
+    if choice.policy is not None:
+        place = (required, choice.tokens_per_second)
+        axes.plot(*place, "o", markersize=13, color="#222222", fillstyle="none", zorder=5)
+    left = required < 0.6 * most
+    axes.annotate(
+        said,
+        (required, height),
+        (6 if left else -6, 0),
+        xycoords=axes.get_xaxis_transform(),
+        textcoords="offset points",
+        ha="left" if left else "right",
+        va="top",
+        bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5},
+        zorder=6,
+    )
+
+
+def _title(best):
+    """Name who stands on the frontier, the most frequent first."""
+    counts = best["policy"].value_counts(sort=False).sort_values(ascending=False, kind="stable")
+    named = [f"{shortened(policy)} ({number} points)" for policy, number in counts.items()]
+    more = f" and {len(named) - 3} more" if len(named) > 3 else ""
+    return f"On the frontier: {', '.join(named[:3])}{more}"
+
+
+def _hide_colliding(figure, numbers):
+    """Hide concurrency labels that would lie on another one; the largest load stays."""
+    figure.draw_without_rendering()
+    shown = []
+    for number in reversed(numbers):
+        extent = number.get_window_extent().padded(2)
+        if any(extent.overlaps(other) for other in shown):
+            number.set_visible(False)
+        else:
+            shown.append(extent)

@@ -1,0 +1,112 @@
+"""One look per policy in every picture of a replay, so that a reader learns it once."""
+
+import numpy as np
+
+from .style import COLORS, LINES, MARKERS
+
+__all__ = [
+    "concurrency_axis",
+    "draw_line",
+    "few_loads",
+    "hollow_key",
+    "keeps_output",
+    "looks",
+    "num_requests",
+    "of_policy",
+    "rate",
+    "shortened",
+]
+
+_LONGEST_LABEL = 36
+
+
+def looks(labels):
+    """Colour, line pattern and marker of each policy.
+
+    Parameters
+    ----------
+    labels : dict
+        {policy: label}, in the order of the legend. From the ninth on a colour meets another line
+        pattern and marker.
+
+    Returns
+    -------
+    dict
+        {policy: keyword arguments for ``Axes.plot``}. What is drawn first is wider, so that it
+        shows behind another line with the same values.
+    """
+    return {policy: _look(i, label) for i, (policy, label) in enumerate(labels.items())}
+
+
+def _look(i, label):
+    again = i // len(COLORS)
+    marker = MARKERS[(i + 3 * again) % len(MARKERS)]
+    # A star of the same size looks smaller.
+    scale = 1.6 if marker == "*" else 1.0
+    return {
+        "color": COLORS[i % len(COLORS)],
+        "linestyle": LINES[(i + again) % len(LINES)],
+        "marker": marker,
+        "markersize": scale * max(8.0 - 0.5 * i, 4.5),
+        "linewidth": max(2.4 - 0.15 * i, 1.4),
+        "label": shortened(label),
+    }
+
+
+def shortened(label):
+    """``label`` where it fits into a legend, else its beginning and its end."""
+    if len(label) <= _LONGEST_LABEL:
+        return label
+    return f"{label[:12]}…{label[-(_LONGEST_LABEL - 13) :]}"
+
+
+def num_requests(load):
+    """A concurrency in words."""
+    return "1 request" if load == 1 else f"{load} requests"
+
+
+def rate(tokens_per_second):
+    """A throughput in words: four digits, whole from 1000 on."""
+    if tokens_per_second >= 1000:
+        return f"{tokens_per_second:.0f}"
+    return f"{tokens_per_second:#.4g}"
+
+
+def of_policy(table, policy):
+    """Rows of one policy, by rising concurrency."""
+    return table[table["policy"] == policy].sort_values("concurrency", kind="stable")
+
+
+def keeps_output(rows):
+    """Rows without the policies that are known to change the output: a study, never a choice."""
+    return rows[~rows["lossless"].isin([False])]
+
+
+def few_loads(loads, most=4):
+    """At most ``most`` of the concurrencies: the ends, and evenly between them."""
+    picked = np.linspace(0, len(loads) - 1, min(most, len(loads))).round().astype(int)
+    return [loads[i] for i in picked]
+
+
+def draw_line(axes, rows, x, y, look):
+    """Draw a policy's line; hollow markers where steps were longer than the last probe."""
+    axes.plot(rows[x], rows[y], **look)
+    past = rows[rows["extrapolated_share"] > 0]
+    marker = {name: look[name] for name in ("color", "marker", "markersize")}
+    axes.plot(past[x], past[y], linestyle="none", markerfacecolor="white", **marker)
+
+
+def hollow_key(axes, rows):
+    """Handles and labels that explain a hollow marker, where there is one."""
+    if not (rows["extrapolated_share"] > 0).any():
+        return [], []
+    handles = axes.plot([], [], "o", color="#555555", markerfacecolor="white")
+    return handles, ["hollow: past the profile's last probe"]
+
+
+def concurrency_axis(axes, loads):
+    """Label the measured concurrencies, equally far apart where they double."""
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(loads, [str(load) for load in loads], minor=False)
+    axes.minorticks_off()
+    axes.set_xlabel("concurrency [requests]")
