@@ -5,35 +5,81 @@ from textwrap import fill
 
 import click
 
-from .common import bundled, check_folder, progress, write_file
+from .common import bundled, check_folder, progress, typed_command, write_file
 
 DEFAULT_LOG = "held_out_dspark_narrow.parquet"
 DEFAULT_CONCURRENCY = "1,2,4,8,16,32,64,128,256"
-PICTURE = "throughput.png"
 
 
-@click.command()
+_HELP = """\
+Replay a log against a step-time profile: which policy wins at which load?
+
+A closed loop: N slots, each with a logged request, one logged block per request and step; a
+step costs what the profile says for N anchors and the drafts verified. Policies serve the
+same requests, so differences are paired; the verdict names the winner at each load, where
+scheduling loses, and whether speculating pays at all.
+
+\b
+Policies (docs/policies.md says when to use which):
+  none            verify nothing
+  fixed:k         k drafts of every request
+  threshold:t     up to the first draft with a confidence below t
+  uniform         one length for all, by throughput [:lag=n, 2 steps]
+  early-stop      Algorithm 1: while throughput rises
+  delayed         capacity from older confidences, best drafts now
+                  (section 5.2, the production scheduler) [:lag=n]
+\b
+To compare with, not to serve with:
+  cap-after       verify everything, keep what delayed would have
+  oracle          knows the outcomes: the best of each single step
+  global          searches this step's confidences: NOT lossless
+  module:function your own, from the current directory, too:
+                  function(profile, gamma) -> name, init, step
+
+\b
+Examples:
+  dspark-sched simulate --sps profile.csv --sts sts.json
+  dspark-sched simulate --sps profile.csv --plain-sps plain.csv \\
+      --log held_out.parquet --policy none,fixed:3,delayed \\
+      --concurrency 16,64,256 -o results.csv
+"""
+
+
+@click.command(help=_HELP)
 @click.option(
     "--sps",
     required=True,
     metavar="FILE",
-    help="Step-time profile: CSV of batch_tokens and steps_per_second, step_seconds or step_ms.",
+    help="Step-time profile of the engine with its drafter: CSV of batch_tokens and one of "
+    "steps_per_second, step_seconds, step_ms.",
+)
+@click.option(
+    "--plain-sps",
+    metavar="FILE",
+    help="The same engine without a drafter. `none` is priced with it: is speculating worth it?",
+)
+@click.option(
+    "--draft-ms",
+    type=float,
+    metavar="MS",
+    help="Time of drafting per step, if the profile was measured without it.",
 )
 @click.option(
     "--lookup",
-    type=click.Choice(["ceil", "linear", "floor"]),
+    type=click.Choice(["ceil", "linear", "floor", "exact"]),
     default="ceil",
     show_default=True,
-    help="Step time between two probes.",
+    help="Step time between two probes: of the next one (CUDA graphs), in between, of the "
+    "previous; exact: schedule measured sizes only.",
 )
 @click.option("--log", metavar="FILE", help=f"Held-out log. [default: the bundled {DEFAULT_LOG}]")
 @click.option("--sts", metavar="FILE", help="Temperatures from `calibrate`. [default: none]")
 @click.option(
     "--policy",
     multiple=True,
-    metavar="NAME",
-    help="none, fixed:k, early-stop, delayed, delayed:lag=n; repeat it, or separate by commas. "
-    "[default: none, fixed lengths of 1, about half and all drafts, early-stop, delayed]",
+    metavar="NAME,...",
+    help="Policies from the list above; may be repeated. [default: none, fixed lengths of 1, "
+    "about half and all drafts, early-stop, delayed]",
 )
 @click.option(
     "--concurrency",
@@ -43,16 +89,28 @@ PICTURE = "throughput.png"
     help="Requests served at the same time.",
 )
 @click.option(
-    "--repeats", default=5, show_default=True, help="Resamplings of the requests, each a run."
+    "--repeats",
+    default=5,
+    show_default=True,
+    help="Resamplings of the requests, each a run; intervals are over them.",
 )
-@click.option("--steps", type=int, help="Engine steps of a run. [default: 1000]")
-@click.option("--seed", default=0, show_default=True)
+@click.option(
+    "--steps", type=int, help="Engine steps of a run; the first 10 % warm up. [default: 1000]"
+)
+@click.option("--seed", default=0, show_default=True, help="The same seed gives the same bytes.")
 @click.option("--all-rows", is_flag=True, help="Replay also what the temperatures were fitted on.")
-@click.option("-o", "--output", metavar="FILE", help="Write the figures as CSV.")
-@click.option("--report", metavar="DIR", help=f"Write {PICTURE} there.")
+@click.option("-o", "--output", metavar="FILE", help="Write every figure as CSV.")
+@click.option("--report", metavar="DIR", help="Write report.html and its pictures there.")
+@click.option(
+    "--sla",
+    metavar="X,...",
+    help="Tokens per second that each user must get: the report names the best policy there.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def simulate(
     sps,
+    plain_sps,
+    draft_ms,
     lookup,
     log,
     sts,
@@ -64,26 +122,26 @@ def simulate(
     all_rows,
     output,
     report,
+    sla,
     as_json,
 ):
-    """Replay a log against a step-time profile: which policy wins at which load?
-
-    A closed loop: N slots, each with a logged request; one logged block per request and step.
-    Policies are compared on the same requests.
-    """
+    """Replay, print, write."""
     import msgspec
 
     from dspark_sched.engines.profiles import load_profile
     from dspark_sched.engines.temperatures import load_calibration
     from dspark_sched.logs.reader import read_log
 
-    profile = load_profile(sps, lookup=lookup)
+    required = _speeds(sla)
+    profile = _with_draft(load_profile(sps, lookup=lookup), draft_ms)
+    plain_profile = load_profile(plain_sps, lookup=lookup) if plain_sps else None
     held_out = read_log(log or bundled(DEFAULT_LOG))
     calibration = load_calibration(sts, gamma=held_out.gamma) if sts else None
     result = replay(
         held_out,
         profile,
         calibration,
+        plain_profile=plain_profile,
         policies=_names(policy) or None,
         concurrency=_numbers(concurrency),
         seed=seed,
@@ -97,7 +155,7 @@ def simulate(
             f"come from different systems, so the figures are an illustration"
         )
         result = msgspec.structs.replace(result, notes=(bundled_note, *result.notes))
-    paths = write(result, output, report)
+    paths = write(result, output, report, required)
     if as_json:
         from dspark_sched.report.tables import simulation_json
 
@@ -139,18 +197,19 @@ def show(result):
     """Print the table, the notes and, last, the verdict."""
     from rich.console import Console
 
-    from dspark_sched.report.tables import simulation_table
+    from dspark_sched.report.tables import simulation_legend, simulation_table
 
     console = Console(highlight=False, markup=False)
     width = console.width
     console.print(simulation_table(result))
+    console.print(fill(simulation_legend(result), width), style="dim")
     for title, sentences in (("Notes", result.notes), ("Verdict", result.verdicts)):
         console.print(title, style="bold")
         for sentence in sentences:
             console.print(fill(sentence, width, initial_indent="- ", subsequent_indent="  "))
 
 
-def write(result, output=None, report=None):
+def write(result, output=None, report=None, sla=()):
     """Write the CSV file and the report folder; return the paths written."""
     from dspark_sched.report.tables import simulation_csv
 
@@ -160,13 +219,43 @@ def write(result, output=None, report=None):
         write_file(output, simulation_csv(result))
         paths.append(Path(output))
     if folder:
-        from dspark_sched.report.simulation_plots import throughput_figure
-        from dspark_sched.report.style import save_png
+        from dspark_sched.report.folder import report_files
 
-        figure = throughput_figure(result)
-        write_file(folder / PICTURE, lambda path: save_png(figure, path))
-        paths.append(folder / PICTURE)
+        for name, content in report_files(result, typed_command(), sla).items():
+            write_file(folder / name, content)
+            paths.append(folder / name)
     return paths
+
+
+_KEPT = (
+    "lookup",
+    "beyond",
+    "fixed",
+    "alpha",
+    "max_batch_tokens",
+    "identity",
+    "details",
+    "notes",
+)
+
+
+def _with_draft(profile, draft_ms):
+    """The profile with the time of drafting added to every step."""
+    from dspark_sched.checks import InputError
+    from dspark_sched.profile import RequestCost, SpsProfile
+
+    if draft_ms is None:
+        return profile
+    if not 0.0 <= draft_ms < float("inf"):
+        raise InputError(f"--draft-ms must be at least 0 and finite; got {draft_ms}")
+    if profile.draft is not None:
+        raise InputError("--draft-ms: the profile has the time of drafting already; leave it out")
+    return SpsProfile(
+        profile.batch_tokens,
+        **{profile.unit: profile.values},
+        draft=RequestCost([1], ms=[draft_ms]),
+        **{name: getattr(profile, name) for name in _KEPT},
+    )
 
 
 def _names(values):
@@ -182,3 +271,17 @@ def _numbers(text):
         raise InputError(
             f"--concurrency must be integers separated by commas, such as 1,8,64; got {text!r}"
         ) from None
+
+
+def _speeds(text):
+    from dspark_sched.checks import InputError
+
+    try:
+        speeds = [float(number) for number in (text or "").split(",") if text]
+    except ValueError:
+        speeds = [float("nan")]
+    if not all(0.0 < speed < float("inf") for speed in speeds):
+        raise InputError(
+            f"--sla must be positive numbers separated by commas, such as 20,40; got {text!r}"
+        )
+    return sorted(set(speeds))

@@ -206,53 +206,174 @@ def length_of(blocks):
     return sum(block["accepted"] + (0 if block["finished"] else 1) for block in blocks)
 
 
-def replay(requests, arriving, decide, num_slots, num_steps):
+def replay(requests, arriving, decide, num_slots, num_steps, caps_after=None):
     """Closed loop: (one dictionary per step, {serial: (request id, tokens emitted, complete)}).
 
-    ``arriving`` yields request ids; ``decide(serials, confidence rows)`` returns the lengths.
+    ``arriving`` yields request ids; ``decide(serials, blocks, tokens left)`` returns the lengths.
+    With ``caps_after`` that many drafts are verified everywhere, and the lengths cut afterwards.
     """
     slots = [None] * num_slots
     steps, served = [], {}
-    for _ in range(num_steps):
+    for t in range(num_steps):
         for i in range(num_slots):
             if slots[i] is None:
-                slots[i] = {"serial": len(served), "request": next(arriving), "block": 0}
+                slots[i] = {
+                    "serial": len(served),
+                    "request": next(arriving),
+                    "block": 0,
+                    "since": t,
+                }
                 served[len(served)] = (slots[i]["request"], 0, False)
-        blocks = []
+        blocks, left = [], []
         for slot in slots:
             own = requests[slot["request"]]
             blocks.append(own[slot["block"] % len(own)])
-        lengths = decide([slot["serial"] for slot in slots], [b["confidence"] for b in blocks])
-        step = {"verified": 0, "accepted": 0, "emitted": 0}
+            left.append(length_of(own) - served[slot["serial"]][1])
+        lengths = decide([slot["serial"] for slot in slots], blocks, left)
+        step = {"verified": 0, "accepted": 0, "emitted": 0, "expected": 0.0, "blocks": []}
+        step["completed"] = []  # (first step, tokens) of the requests that end here
         for i, (block, length) in enumerate(zip(blocks, lengths, strict=True)):
             request, so_far, _ = served[slots[i]["serial"]]
             total = length_of(requests[request])
             accepted = min(length, block["accepted"])
             emitted = min(1 + accepted, total - so_far)
-            step["verified"] += length
+            verified = length if caps_after is None else caps_after
+            step["verified"] += verified
             step["accepted"] += accepted
             step["emitted"] += emitted
+            step["expected"] += 1 + sum(survival([block["confidence"]])[0][:length])
+            step["blocks"].append((verified, length, block["accepted"], block["finished"]))
             served[slots[i]["serial"]] = (request, so_far + emitted, so_far + emitted == total)
             slots[i]["block"] += 1
             if so_far + emitted == total:
+                step["completed"].append((slots[i]["since"], total))
                 slots[i] = None
         steps.append(step)
     return steps, served
 
 
+def percentile(values, percent):
+    """Between the two nearest of the sorted values, by the share of the way; None without any."""
+    if not values:
+        return math.nan
+    ordered = sorted(values)
+    place = (len(ordered) - 1) * percent / 100
+    below = math.floor(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (place - below) * (ordered[above] - ordered[below])
+
+
 def replay_figures(steps, step_seconds, num_slots):
-    """Throughput and ratios of the steps after the first tenth."""
-    counted = steps[len(steps) // 10 :]
-    seconds = sum(step_seconds(num_slots + step["verified"]) for step in counted)
-    emitted, verified, accepted = (
-        sum(step[name] for step in counted) for name in ("emitted", "verified", "accepted")
+    """Everything that is reported about a run: the steps after the first tenth, one by one."""
+    first = len(steps) // 10
+    times = [step_seconds(num_slots + step["verified"]) for step in steps]
+    counted = steps[first:]
+    seconds = sum(times[first:])
+    emitted, verified, accepted, expected = (
+        sum(step[name] for step in counted)
+        for name in ("emitted", "verified", "accepted", "expected")
     )
+    rates, latencies = [], []
+    for t in range(first, len(steps)):
+        for since, tokens in steps[t]["completed"]:
+            latency = sum(times[since : t + 1])
+            rates.append(tokens / latency)
+            latencies.append(1000 * latency / tokens)
+    between = [1000 * time for time in times[first:]]
+    tried = passed = 0
+    for step in counted:
+        for depth, _, right, finished in step["blocks"]:
+            for k in range(1, depth + 1):
+                if k <= right:
+                    tried, passed = tried + 1, passed + 1
+                elif k == right + 1 and not finished:
+                    tried += 1  # the first rejection; behind it, and behind a stop, nothing is
+    num_blocks = num_slots * len(counted)
     return {
         "tokens_per_second": emitted / seconds,
-        "acceptance_length": emitted / (num_slots * len(counted)),
-        "verified_per_request": verified / (num_slots * len(counted)),
+        "user_tokens_per_second": sum(rates) / len(rates) if rates else math.nan,
+        "user_tokens_per_second_p5": percentile(rates, 5),
+        "tpot_ms_p50": percentile(latencies, 50),
+        "tpot_ms_p95": percentile(latencies, 95),
+        "tpot_ms_p99": percentile(latencies, 99),
+        "inter_step_ms_p50": percentile(between, 50),
+        "inter_step_ms_p95": percentile(between, 95),
+        "acceptance_length": emitted / num_blocks,
+        "accepted_drafts": accepted / num_blocks,
+        "verified_per_request": verified / num_blocks,
         "accepted_per_verified": accepted / verified if verified else math.nan,
+        "conditional_acceptance": passed / tried if tried else math.nan,
+        "wasted_verification": (verified - accepted) / verified if verified else math.nan,
+        "predicted_tokens_per_second": expected / seconds,
+        "step_seconds": seconds / len(counted),
+        "break_even_accepted": seconds / len(counted) / step_seconds(num_slots) - 1,
     }
+
+
+def replay_positions(steps, gamma):
+    """[(verified share, survival drafted, survival kept)] per position; None without blocks."""
+    blocks = [block for step in steps[len(steps) // 10 :] for block in step["blocks"]]
+    found = []
+    for k in range(1, gamma + 1):
+        # Behind an accepted stop token a draft has no fate.
+        known = [block for block in blocks if not (block[3] and block[2] < k)]
+        reached = sum(depth >= k for depth, _, _, _ in blocks) / len(blocks)
+        drafted = sum(right >= k for _, _, right, _ in known)
+        kept = sum(right >= k and limit >= k for _, limit, right, _ in known)
+        shares = (drafted / len(known), kept / len(known)) if known else (math.nan, math.nan)
+        found.append((reached, *shares))
+    return found
+
+
+# --- Policies to compare with ------------------------------------------------------------------
+
+
+def threshold(confidence, limit):
+    """Leading drafts whose conditional confidence is not below the limit."""
+    return [sum(1 for _ in itertools.takewhile(lambda c: c >= limit, row)) for row in confidence]
+
+
+class UniformReference:
+    """One length for all: the best on the mean survivals of ``lag`` steps ago."""
+
+    def __init__(self, step_seconds, gamma, lag):
+        self.step_seconds, self.gamma, self.lag = step_seconds, gamma, lag
+        self.means = []
+
+    def step(self, confidence):
+        t, num_requests = len(self.means), len(confidence)
+        mean = self.means[t - self.lag] if t >= self.lag else [1.0] * self.gamma
+        throughput = [
+            num_requests * (1 + sum(mean[:n])) / self.step_seconds(num_requests * (1 + n))
+            for n in range(self.gamma + 1)
+        ]
+        a = survival(confidence)
+        self.means.append([sum(column) / num_requests for column in zip(*a, strict=True)])
+        best = max(throughput)
+        length = next(n for n, value in enumerate(throughput) if value >= (1 - 1e-12) * best)
+        return [length] * num_requests
+
+
+def realised_throughput(lengths, accepted, left, step_seconds):
+    """Tokens per second that one step really gives, the surplus of a request's end cut."""
+    tokens = sum(
+        min(1 + min(length, a), rest)
+        for length, a, rest in zip(lengths, accepted, left, strict=True)
+    )
+    return tokens / step_seconds(len(lengths) + sum(lengths))
+
+
+def oracle(accepted, left, step_seconds):
+    """Drafts that will be accepted and emitted, by position, then request: the best number."""
+    useful = [min(a, rest - 1) for a, rest in zip(accepted, left, strict=True)]
+    order = sorted((j, r) for r, n in enumerate(useful) for j in range(n))
+    choices = []
+    for n in range(len(order) + 1):
+        lengths = [0] * len(accepted)
+        for _, r in order[:n]:
+            lengths[r] += 1
+        choices.append(lengths)
+    return max(choices, key=lambda c: realised_throughput(c, accepted, left, step_seconds))
 
 
 # --- Calibration (algorithms.md, section 4; section 3.2.1 of the paper) -----------------------

@@ -234,7 +234,7 @@ def _inputs(log, workload, calibration):
 
 def _profile_settings(profile):
     parts = {
-        name: {"requests": part.requests.tolist(), part.unit: part.values.tolist()}
+        name: part.content()
         for name in ("fixed", "alpha", "draft")
         if (part := getattr(profile, name)) is not None
     }

@@ -51,6 +51,7 @@ def notes(log, profile, workload, settings):
             f"requests have {typical} blocks (median), more than the {counted} counted steps: "
             f"only their beginnings are replayed; raise the steps to several times {typical}"
         )
+    said += [f"profile: {note}" for note in profile.notes]
     return (*said, *_findings(profile, loads, settings["gamma"]))
 
 

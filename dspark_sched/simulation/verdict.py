@@ -53,7 +53,7 @@ def verdicts(rows, repeats, contenders, lossless, loads):
         drafting = {name: rate for name, rate in usable.items() if name != "none"}
         said.append(_does_drafting_pay(drafting, usable["none"], loads))
         said += _break_even(rows, fixed, loads)
-    said += _beyond_the_pale(rates, usable, loads)
+    said += _not_lossless(rates, usable, loads)
     return tuple(said)
 
 
@@ -208,7 +208,7 @@ def _break_even(rows, fixed, loads):
     ]
 
 
-def _beyond_the_pale(rates, usable, loads):
+def _not_lossless(rates, usable, loads):
     """Policies that change the output: what they would give at most."""
     parts = []
     for name in rates:
@@ -216,7 +216,8 @@ def _beyond_the_pale(rates, usable, loads):
             continue
         gains = _against_best(rates[name], usable)
         most = int(np.argmax([gain.mean for _, gain in gains]))
-        parts.append(f"{name} (at most {_signed(gains[most][1].mean)}, at {loads[most]})")
+        size = f"{100.0 * gains[most][1].mean:+.1f} %"
+        parts.append(f"{name} (at most {size}, at {loads[most]})")
     if not parts:
         return []
     return [f"not lossless, so out of the running; against the fastest: {', '.join(parts)}"]
@@ -231,7 +232,3 @@ def _percent(gain):
     if np.isnan(low):
         return f"{mean:.{digits}f} %"
     return f"{mean:.{digits}f} % [{low:.{digits}f}, {high:.{digits}f}]"
-
-
-def _signed(ratio):
-    return f"{100.0 * ratio:+.1f} %"

@@ -2,17 +2,32 @@
 
 import itertools
 import math
+import re
 
+import msgspec
 import naive
 import numpy as np
 import pytest
 
 import dspark_sched as ds
-from dspark_sched.simulation.policies import make_policies
+from dspark_sched.simulation.policies import make_contenders
 from dspark_sched.simulation.serving import serve
 from dspark_sched.simulation.workload import arrivals, build_workload
 
-POLICIES = ["none", "fixed:1", "fixed:3", "early-stop", "delayed", "delayed:lag=1"]
+POLICIES = [
+    "none",
+    "fixed:1",
+    "fixed:3",
+    "threshold:0.5",
+    "uniform",
+    "uniform:lag=1",
+    "early-stop",
+    "delayed",
+    "delayed:lag=1",
+    "cap-after",
+    "oracle",
+    "global",
+]
 PROFILE = ds.SpsProfile([2, 5, 8, 14, 20], step_seconds=[0.010, 0.011, 0.013, 0.020, 0.021])
 
 
@@ -62,8 +77,10 @@ class Spy:
 
 def spied_run(log, name, concurrency, steps, seed=3):
     work = workload_of(log)
-    spy = Spy(make_policies([name], PROFILE, log.gamma, steps)[0])
-    trace = serve(work, spy, arrivals(work, seed, 0), concurrency, steps)
+    (contender,) = make_contenders([name], PROFILE, log.gamma, steps)
+    spy = Spy(contender.policy)
+    contender = msgspec.structs.replace(contender, policy=spy)
+    trace = serve(work, contender, arrivals(work, seed, 0), concurrency, steps)
     return work, spy, trace
 
 
@@ -218,29 +235,141 @@ def test_progress_counts_the_runs():
     assert done == list(range(1, 13))
 
 
+# --- Tables -------------------------------------------------------------------------------------
+
+COLUMNS = """policy concurrency tokens_per_second tokens_per_second_low tokens_per_second_high
+user_tokens_per_second user_tokens_per_second_p5 tpot_ms_p50 tpot_ms_p95 tpot_ms_p99
+inter_step_ms_p50 inter_step_ms_p95 acceptance_length accepted_drafts verified_per_request
+accepted_per_verified conditional_acceptance wasted_verification predicted_tokens_per_second
+extrapolated_share lossless batch_tokens step_seconds break_even_accepted""".split()
+
+
+def test_every_figure_has_its_column_and_repeats_have_the_same():
+    result = ds.simulate(random_log(8), PROFILE, POLICIES, [1, 4], steps=40, repeats=2)
+    assert result.rows.columns.tolist() == COLUMNS
+    missing = {"tokens_per_second_low", "tokens_per_second_high", "lossless"}
+    assert set(result.repeats.columns) == set(COLUMNS) - missing | {"repeat"}
+    assert result.rows["policy"].tolist() == [name for name in POLICIES for _ in (1, 4)]
+    assert result.settings["versions"].keys() == {"dspark-sched", "numpy", "numba", "python"}
+
+
+def test_losslessness_is_data():
+    rows = ds.simulate(random_log(8), PROFILE, POLICIES, [2], steps=10).rows
+    marked = dict(zip(rows["policy"], rows["lossless"], strict=True))
+    assert [name for name, lossless in marked.items() if not lossless] == ["oracle", "global"]
+
+
+def test_times_are_means_over_repeats_and_acceptance_is_pooled():
+    """A mean of ratios would depend on how blocks are grouped into repeats."""
+    result = ds.simulate(random_log(8), PROFILE, ["delayed"], [3], steps=40, repeats=4)
+    row, repeats = result.rows.iloc[0], result.repeats
+    assert row["tokens_per_second"] == pytest.approx(repeats["tokens_per_second"].mean())
+    weights = repeats["verified_per_request"]
+    pooled = (repeats["accepted_per_verified"] * weights).sum() / weights.sum()
+    assert row["accepted_per_verified"] == pytest.approx(pooled, rel=1e-12)
+    assert row["accepted_per_verified"] + row["wasted_verification"] == pytest.approx(1.0)
+    assert repeats["accepted_per_verified"].mean() != pytest.approx(pooled, rel=1e-6)
+
+
+def test_a_policy_breaks_even_at_its_own_step_time_over_that_of_none():
+    names = ["none", "fixed:2", "delayed"]
+    result = ds.simulate(random_log(8), PROFILE, names, [3], steps=60).repeats
+    none, *others = (result[result["policy"] == name].reset_index() for name in names)
+    assert none["break_even_accepted"].to_numpy() == pytest.approx(0.0, abs=1e-12)
+    for rows in others:
+        gain = rows["tokens_per_second"] / none["tokens_per_second"]
+        paid = rows["acceptance_length"] / (1.0 + rows["break_even_accepted"])
+        assert gain.to_numpy() == pytest.approx(paid.to_numpy(), rel=1e-12)
+
+
+def test_fixed_gamma_verifies_as_it_drafts_and_trimming_shows_only_in_what_is_verified():
+    log = random_log(4, num_requests=30)
+    table = ds.simulate(log, PROFILE, ["fixed:3", "fixed:1"], [4], steps=60).positions
+    everything, one = (table[table["policy"] == name] for name in ("fixed:3", "fixed:1"))
+    assert everything["survival_drafted"].tolist() == everything["survival_verified"].tolist()
+    assert one["verified_share"].tolist() == [1.0, 0.0, 0.0]
+    assert one["survival_verified"].tolist()[1:] == [0.0, 0.0]
+    assert (one["survival_drafted"] > 0.1).all()
+    assert (np.diff(everything["survival_drafted"]) <= 0).all()
+
+
+def test_predictions_are_compared_in_bins_of_all_counted_steps():
+    result = ds.simulate(random_log(8), PROFILE, ["none", "delayed"], [3], steps=100, repeats=2)
+    table = result.predicted
+    none, delayed = (table[table["policy"] == name] for name in ("none", "delayed"))
+    assert none.to_dict("records") == [
+        {
+            "policy": "none",
+            "concurrency": 3,
+            "predicted_tokens": 3.0,
+            "realised_tokens": 3.0,
+            "num_steps": 180,
+        }
+    ]
+    assert delayed["num_steps"].sum() == 180
+    assert len(delayed) == 10
+    assert (np.diff(delayed["predicted_tokens"]) > 0).all()
+    realised = (delayed["realised_tokens"] * delayed["num_steps"]).sum() / 180
+    length = result.rows["acceptance_length"][1]
+    assert realised == pytest.approx(3 * length, rel=1e-12)
+
+
+def test_no_request_completed_in_the_counted_steps_is_no_number():
+    log = ds.Log(
+        logits=np.zeros((50, 1)),
+        accepted=np.zeros(50, int),
+        verified=np.ones(50, int),
+        finished=np.zeros(50, bool),
+        request_id=np.zeros(50, int),
+        step=np.arange(50),
+    )
+    row = ds.simulate(log, PROFILE, ["none"], [2], steps=20).rows.iloc[0]
+    assert row[["user_tokens_per_second", "tpot_ms_p50", "tpot_ms_p99"]].isna().all()
+    assert row["inter_step_ms_p50"] == pytest.approx(10.0)
+
+
 # --- The same by hand ---------------------------------------------------------------------------
 
 
 def slow_decision(policy, gamma):
-    """``decide(serials, confidence)`` of a policy by name, from the reference allocators."""
+    """``decide(serials, blocks, tokens left)`` of a policy by name, by the reference ones."""
 
     def step_seconds(batch_tokens):
         return PROFILE.step_seconds(batch_tokens, 1)
 
+    def by_confidence(lengths_of):
+        return lambda serials, blocks, left: lengths_of(
+            serials, [block["confidence"] for block in blocks], [0] * len(blocks)
+        )
+
     if policy == "early-stop":
-        return lambda _, confidence: naive.early_stop(
-            naive.survival(confidence),
-            step_seconds,
-            [0] * len(confidence),
-            [gamma] * len(confidence),
-        )[0]
-    if policy.startswith("delayed"):
-        scheduler = naive.DelayedReference(step_seconds, gamma, 1 if "lag=1" in policy else 2)
-        return lambda serials, confidence: scheduler.step(
-            serials, confidence, [0] * len(serials), [gamma] * len(serials)
-        )[0]
+        return by_confidence(
+            lambda _, c, no: naive.early_stop(
+                naive.survival(c), step_seconds, no, [gamma] * len(c)
+            )[0]
+        )
+    if policy == "global":
+
+        def search(_, c, no):
+            a, most = naive.survival(c), [gamma] * len(c)
+            return naive.top_k(a, naive.plan_capacity(a, step_seconds, no, most), no, most)[0]
+
+        return by_confidence(search)
+    lag = 1 if "lag=1" in policy else 2
+    if policy.startswith(("delayed", "cap-after")):
+        scheduler = naive.DelayedReference(step_seconds, gamma, lag)
+        return by_confidence(lambda ids, c, no: scheduler.step(ids, c, no, [gamma] * len(c))[0])
+    if policy.startswith("uniform"):
+        uniform = naive.UniformReference(step_seconds, gamma, lag)
+        return by_confidence(lambda _, c, no: uniform.step(c))
+    if policy.startswith("threshold"):
+        return by_confidence(lambda _, c, no: naive.threshold(c, float(policy.split(":")[1])))
+    if policy == "oracle":
+        return lambda _, blocks, left: naive.oracle(
+            [block["accepted"] for block in blocks], left, step_seconds
+        )
     length = 0 if policy == "none" else int(policy.split(":")[1])
-    return lambda serials, _: [length] * len(serials)
+    return lambda serials, blocks, left: [length] * len(serials)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -260,19 +389,30 @@ def test_equals_the_replay_with_dictionaries(policy, seed, concurrency):
         for i in range(len(log))
     ]
     arriving = (ids[request] for request in arrivals(work, 0, 0))
+    caps_after = log.gamma if policy == "cap-after" else None
+    decide = slow_decision(policy, log.gamma)
     slow, served = naive.replay(
-        naive.requests_of(rows), arriving, slow_decision(policy, log.gamma), concurrency, steps
+        naive.requests_of(rows), arriving, decide, concurrency, steps, caps_after
     )
-    (engine,) = make_policies([policy], PROFILE, log.gamma, steps)
-    fast = serve(work, engine, arrivals(work, 0, 0), concurrency, steps)
+    (contender,) = make_contenders([policy], PROFILE, log.gamma, steps)
+    fast = serve(work, contender, arrivals(work, 0, 0), concurrency, steps)
     for name in ("verified", "accepted", "emitted"):
         assert getattr(fast, name).tolist() == [step[name] for step in slow], name
     for request, emitted, complete in served.values():
         assert complete == (emitted == naive.length_of(naive.requests_of(rows)[request]))
     figures = naive.replay_figures(slow, lambda b: PROFILE.step_seconds(b, 1), concurrency)
-    found = ds.simulate(log, PROFILE, [policy], [concurrency], steps=steps, repeats=1).repeats
+    if policy == "oracle":  # it expects what happens, not what the confidences say
+        figures["predicted_tokens_per_second"] = figures["tokens_per_second"]
+    found = ds.simulate(log, PROFILE, [policy], [concurrency], steps=steps, repeats=1)
     for name, value in figures.items():
-        assert found[name][0] == pytest.approx(value, rel=1e-12, nan_ok=True), name
+        assert found.repeats[name][0] == pytest.approx(value, rel=1e-11, nan_ok=True), name
+        assert found.rows[name][0] == pytest.approx(value, rel=1e-11, nan_ok=True), name
+    columns = ["verified_share", "survival_drafted", "survival_verified"]
+    positions = naive.replay_positions(slow, log.gamma)
+    assert found.positions[columns].to_numpy().tolist() == pytest.approx(
+        np.array(positions), nan_ok=True
+    )
+    assert found.positions["position"].tolist() == [1, 2, 3]
 
 
 # --- Which rows, which confidences --------------------------------------------------------------
@@ -335,6 +475,35 @@ def test_none_is_labelled_as_drafted_and_not_verified():
     assert not any("draft made" in note for note in result.notes)
 
 
+def test_a_profile_without_a_drafter_prices_none_and_nothing_else():
+    plain = ds.SpsProfile([4, 64], step_ms=[5, 9])
+    names = ["none", "fixed:0", "delayed"]
+    alone = ds.simulate(random_log(1), PROFILE, names, [4], steps=20)
+    result = ds.simulate(random_log(1), PROFILE, names, [4], steps=20, plain_profile=plain)
+    rate = result.rows["tokens_per_second"]
+    assert rate[0] == pytest.approx(4 / 0.005, rel=1e-12)
+    assert rate[1:].tolist() == alone.rows["tokens_per_second"][1:].tolist()
+    assert rate[1] == pytest.approx(4 / PROFILE.step_seconds(4), rel=1e-12)
+    assert result.settings["labels"]["none"] == "none (engine without a drafter)"
+    assert result.settings["plain_profile"]["step_ms"] == [5, 9]
+    assert not any("draft made" in note for note in result.notes)
+
+
+def test_time_of_drafting_known_apart_is_part_of_every_step():
+    parts = {"draft": ds.RequestCost([1], ms=[4.0])}
+    apart = ds.SpsProfile([2, 5, 8], step_ms=[10.0, 11.0, 13.0], **parts)
+    whole = ds.SpsProfile([2, 5, 8], step_ms=[14.0, 15.0, 17.0])
+    names = ["none", "fixed:1", "uniform", "early-stop", "delayed", "oracle"]
+    found, expected = (
+        ds.simulate(random_log(2), profile, names, [2], steps=40).rows for profile in (apart, whole)
+    )
+    assert found["tokens_per_second"].to_numpy() == pytest.approx(
+        expected["tokens_per_second"].to_numpy(), rel=1e-12
+    )
+    settings = ds.simulate(random_log(2), apart, ["none"], [2], steps=10).settings
+    assert settings["profile"]["draft"]["values"] == [4.0]
+
+
 def test_findings_about_the_profile_are_notes_with_their_loads():
     flat = ds.SpsProfile([8, 16], step_ms=[5, 5])
     notes = ds.simulate(random_log(1), flat, ["delayed"], [1, 2, 8], steps=10).notes
@@ -346,7 +515,7 @@ def test_more_slots_than_requests_and_too_few_steps_are_said():
     log = random_log(1, num_requests=2)
     notes = ds.simulate(log, PROFILE, ["none"], [64], steps=10, repeats=1).notes
     assert any("2 requests for up to 64 slots" in note for note in notes)
-    assert any(note.startswith("one repeat") for note in notes)
+    assert any(note.startswith("one repeat gives no interval") for note in notes)
     long = ds.Log(
         logits=np.zeros((200, 1)),
         accepted=np.zeros(200, int),
@@ -367,8 +536,9 @@ def test_more_slots_than_requests_and_too_few_steps_are_said():
     [
         (
             {"policies": ["magic"]},
-            "unknown policy 'magic'; the policies are none, fixed:k, early-stop, delayed, "
-            "delayed:lag=n",
+            "unknown policy 'magic'; the policies are none, fixed:k, threshold:t, uniform, "
+            "uniform:lag=n, early-stop, delayed, delayed:lag=n, cap-after, oracle, global, "
+            "module:function",
         ),
         ({"policies": ["fixed:-1"]}, "unknown policy 'fixed:-1'"),
         ({"policies": ["fixed"]}, "unknown policy 'fixed'"),
@@ -377,6 +547,14 @@ def test_more_slots_than_requests_and_too_few_steps_are_said():
             "policy fixed:4 wants 4 drafts per request, but the log has gamma = 3; use fixed:0 to "
             "fixed:3",
         ),
+        ({"policies": ["threshold:1.5"]}, "threshold must lie in [0, 1]; got 1.5"),
+        ({"policies": ["threshold:nan"]}, "threshold must lie in [0, 1]; got nan"),
+        ({"policies": ["threshold"]}, "unknown policy 'threshold'"),
+        ({"policies": ["threshold:high"]}, "unknown policy 'threshold:high'"),
+        ({"policies": ["oracle:best"]}, "unknown policy 'oracle:best'"),
+        ({"policies": ["delayed:"]}, "unknown policy 'delayed:'"),
+        ({"policies": ["uniform:lag=0"]}, "lag must be at least 1; got 0"),
+        ({"policies": ["uniform:lag=10"]}, "policy uniform:lag=10 needs more than 10 steps"),
         ({"policies": ["delayed:lag=0"]}, "lag must be at least 1"),
         ({"policies": ["delayed:lag=10"]}, "policy delayed:lag=10 needs more than 10 steps"),
         ({"policies": ["delayed", "delayed:lag=2"]}, "policy delayed is given twice"),
@@ -393,7 +571,7 @@ def test_more_slots_than_requests_and_too_few_steps_are_said():
 )
 def test_arguments_that_cannot_be_used_are_refused(change, message):
     arguments = {"policies": ["none"], "concurrency": [1], "steps": 10} | change
-    with pytest.raises(ds.InputError, match="^" + message.replace("(", r"\(")):
+    with pytest.raises(ds.InputError, match="^" + re.escape(message)):
         ds.simulate(random_log(1), PROFILE, **arguments)
 
 
