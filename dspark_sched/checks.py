@@ -172,10 +172,15 @@ def check_bounds(min_lengths, max_lengths, gamma):
     """Raise unless 0 <= min <= max <= gamma for every request."""
     row = hot.first_bad_bound(min_lengths, max_lengths, gamma)
     if row >= 0:
-        raise InputError(
-            f"bounds must satisfy 0 <= min_lengths <= max_lengths <= gamma = {gamma}; got "
-            f"min {min_lengths[row]}, max {max_lengths[row]} at row {row}"
-        )
+        raise bounds_error(min_lengths, max_lengths, gamma, row)
+
+
+def bounds_error(min_lengths, max_lengths, gamma, row):
+    """Build the error for one request whose bounds do not fit."""
+    return InputError(
+        f"bounds must satisfy 0 <= min_lengths <= max_lengths <= gamma = {gamma}; got "
+        f"min {min_lengths[row]}, max {max_lengths[row]} at row {row}"
+    )
 
 
 def check_lengths_out(out, num_requests):
@@ -240,6 +245,8 @@ def as_survival_row(values, gamma, name):
 
 def as_count(value, name, minimum=0):
     """Return an integer that is at least ``minimum``."""
+    if type(value) is int and value >= minimum:
+        return value
     try:
         if isinstance(value, bool | np.bool):
             raise TypeError

@@ -162,6 +162,8 @@ class SpsProfile:
         reachable = self._count_reachable()
         self._probes = self._batch_tokens[:reachable]
         self._times = _to_seconds(self._values, self._unit)[:reachable]
+        self._last_probe = int(self._probes[-1])
+        self._is_rising = lookup != "exact" and bool((np.diff(self._times) >= 0.0).all())
         self._check_total()
         self._lookup = lookup
         self._beyond = beyond
@@ -332,7 +334,7 @@ class SpsProfile:
 
     def is_extrapolated(self, batch_tokens):
         """Whether ``batch_tokens`` (int or array) lies past the last measured probe."""
-        return batch_tokens > self._probes[-1]
+        return batch_tokens > self._last_probe
 
     def draft_seconds(self, num_requests):
         """Time of drafting for ``num_requests``; 0 where it is not known apart."""
@@ -398,17 +400,37 @@ class SpsProfile:
         excess = np.maximum(tokens - probes[-1], 0)
         return seconds + slope * excess
 
-    def step_times(self, first_batch_tokens, num_drafts, num_requests):
-        """Step times for 0..num_drafts drafts on top of ``first_batch_tokens``.
+    @property
+    def last_probe(self):
+        """The largest measured batch in tokens that the engine can build."""
+        return self._last_probe
 
-        With ``beyond="raise"`` the answer ends at the last probe, so it may be shorter; it is
-        never empty. With ``lookup="exact"`` sizes that were not measured are no candidates: inf,
-        except the first, which can always run. Possibly a view into a table that grows as needed:
-        do not write into it.
+    @property
+    def is_rising(self):
+        """Whether the step time never falls as the batch grows."""
+        return self._is_rising
+
+    def curve(self, first_batch_tokens, num_drafts, num_requests):
+        """Step times in the two parts that the kernels add up.
+
+        Parameters
+        ----------
+        first_batch_tokens, num_drafts, num_requests : int
+
+        Returns
+        -------
+        overhead : float
+            fixed + alpha(R) + draft(R), seconds.
+        theta : ndarray of float64
+            theta[n]: the rest, for n = 0..num_drafts drafts on top of ``first_batch_tokens``. With
+            ``beyond="raise"`` it ends at the last probe, but is never empty. With
+            ``lookup="exact"`` sizes that were not measured are no candidates: inf, except the
+            first, which can always run. Possibly a view into a table that grows as needed: do not
+            write into it.
         """
         stop = first_batch_tokens + num_drafts + 1
         if self._beyond == "raise":
-            stop = min(stop, int(self._probes[-1]) + 1)
+            stop = min(stop, self._last_probe + 1)
             if stop <= first_batch_tokens:
                 raise self.beyond_error(first_batch_tokens)
         overhead = self.overhead_seconds(num_requests)
@@ -417,11 +439,15 @@ class SpsProfile:
             theta = self._interpolate(tokens)
             if self._lookup == "exact":
                 theta[1:][~np.isin(tokens[1:], self._probes)] = np.inf
-            return overhead + theta
+            return overhead, theta
         if stop > len(self._table):
             self._table = self._interpolate(np.arange(1 << (stop - 1).bit_length()))
-        theta = self._table[first_batch_tokens:stop]
-        return theta if overhead == 0.0 else overhead + theta
+        return overhead, self._table[first_batch_tokens:stop]
+
+    def step_times(self, first_batch_tokens, num_drafts, num_requests):
+        """Step times for 0..num_drafts drafts on top of ``first_batch_tokens``; see ``curve``."""
+        overhead, theta = self.curve(first_batch_tokens, num_drafts, num_requests)
+        return overhead + theta
 
     def findings(self, num_requests, gamma):
         """What a user should know before relying on this profile at one load.

@@ -1,5 +1,6 @@
-"""The protocol of a policy, and the request batch in the form the kernels take."""
+"""The protocol of a policy, a checked batch, and the record of a decision."""
 
+from functools import cache
 from typing import Protocol
 
 import msgspec
@@ -9,9 +10,30 @@ from .. import checks
 from ..kernels import hot
 from ..types import Allocation, Batch, Status
 
-__all__ = ["INVALID", "Candidates", "Policy", "allocation", "candidates"]
+__all__ = [
+    "INVALID",
+    "Candidates",
+    "Policy",
+    "allocation",
+    "as_bounds",
+    "assembled",
+    "candidates",
+    "kernel_error",
+    "seconds_at",
+    "status_of",
+    "step_time",
+]
 
 INVALID = ("raise", "drop")
+#: Bounds that are not given.
+NO_BOUNDS = np.empty(0, np.int32)
+#: ``Status`` of its bits; composing flags one by one costs more than a whole allocation.
+status_of = cache(Status)
+
+_EXTRAPOLATED = Status.EXTRAPOLATED.value
+_SURPLUS = Status.SURPLUS_CAPACITY.value
+_INVALID_ROWS = Status.INVALID_ROWS.value
+_NO_REQUESTS = Status.NO_REQUESTS.value
 
 
 class Policy(Protocol):
@@ -31,7 +53,7 @@ class Policy(Protocol):
 
 
 class Candidates(msgspec.Struct, frozen=True, eq=False):
-    """A checked batch: what may be verified.
+    """A checked batch, for policies that need no kernel of their own.
 
     ``survival`` is float64 [R, gamma], 0 from the first unusable value of a row on;
     ``first``/``last`` are int32 [R] minimum and maximum lengths; ``base_tokens`` is the batch
@@ -60,7 +82,10 @@ def candidates(
     num_invalid, first_bad = hot.candidate_survival(confidence, survival, row_valid)
     if validate and invalid == "raise" and num_invalid:
         raise checks.invalid_confidence_error(confidence, first_bad, name)
-    first, last = _bounds(min_lengths, max_lengths, num_requests, gamma)
+    first, last = as_bounds(min_lengths, max_lengths, num_requests, gamma)
+    if first.size == 0:
+        first, last = np.zeros(num_requests, np.int32), np.full(num_requests, gamma, np.int32)
+    checks.check_bounds(first, last, gamma)
     num_granted = int(first.sum())
     return Candidates(
         survival=survival,
@@ -74,12 +99,14 @@ def candidates(
     )
 
 
-def _bounds(min_lengths, max_lengths, num_requests, gamma):
-    first = _bound(min_lengths, num_requests, 0, "min_lengths")
-    last = _bound(max_lengths, num_requests, gamma, "max_lengths")
-    if min_lengths is not None or max_lengths is not None:
-        checks.check_bounds(first, last, gamma)
-    return first, last
+def as_bounds(min_lengths, max_lengths, num_requests, gamma):
+    """Bounds as the kernels take them: int32 [R] each, or both empty where none is given."""
+    if min_lengths is None and max_lengths is None:
+        return NO_BOUNDS, NO_BOUNDS
+    return (
+        _bound(min_lengths, num_requests, 0, "min_lengths"),
+        _bound(max_lengths, num_requests, gamma, "max_lengths"),
+    )
 
 
 def _bound(lengths, num_requests, default, name):
@@ -88,33 +115,79 @@ def _bound(lengths, num_requests, default, name):
     return checks.as_lengths(lengths, num_requests, name)
 
 
+def kernel_error(status, where, confidence, first, last, profile, base_tokens, name="confidence"):
+    """Build the error for what a kernel could not do."""
+    if status == hot.BAD_BOUND:
+        return checks.bounds_error(first, last, confidence.shape[1], where)
+    if status == hot.BAD_VALUE:
+        return checks.invalid_confidence_error(confidence, where, name)
+    return profile.beyond_error(base_tokens + where)
+
+
 def allocation(batch, profile, lengths, num_admitted, expected_tokens, capacity=None, status=None):
-    """Assemble the record of a decision that admitted ``num_admitted`` drafts past the minimum."""
-    num_requests = len(lengths)
+    """Assemble the record of a decision on checked candidates; see ``assembled``."""
     batch_tokens = batch.base_tokens + num_admitted
     total = batch.num_granted + num_admitted
-    capacity = total if capacity is None else capacity
-    step_seconds = step_time(profile, batch_tokens, num_requests)
-    status = profile.status if status is None else status | profile.status
-    if num_requests == 0:
-        status |= Status.NO_REQUESTS
-    if profile.is_extrapolated(batch_tokens):
-        status |= Status.EXTRAPOLATED
-    if capacity > total:
-        status |= Status.SURPLUS_CAPACITY
-    if batch.num_invalid_rows:
-        status |= Status.INVALID_ROWS
-    return Allocation(
-        lengths=lengths,
-        capacity=capacity,
-        surplus=capacity - total,
-        batch_tokens=batch_tokens,
-        expected_tokens=expected_tokens,
-        step_seconds=step_seconds,
-        throughput=expected_tokens / step_seconds if num_requests else 0.0,
-        status=status,
-        num_invalid_rows=batch.num_invalid_rows,
+    return assembled(
+        profile,
+        lengths,
+        batch_tokens,
+        step_time(profile, batch_tokens, len(lengths)),
+        total,
+        total if capacity is None else capacity,
+        expected_tokens,
+        batch.num_invalid_rows,
+        status or Status.OK,
     )
+
+
+def assembled(
+    profile,
+    lengths,
+    batch_tokens,
+    step_seconds,
+    admitted,
+    capacity,
+    expected_tokens,
+    num_invalid_rows,
+    status=Status.OK,
+    num_unknown_rows=0,
+):
+    """Assemble the record of a decision that admitted so many drafts, minimum ones included."""
+    bits = status.value | profile.status.value
+    throughput = 0.0
+    if len(lengths) == 0:
+        bits |= _NO_REQUESTS
+    else:
+        throughput = expected_tokens / step_seconds
+    if batch_tokens > profile.last_probe:
+        bits |= _EXTRAPOLATED
+    if capacity > admitted:
+        bits |= _SURPLUS
+    if num_invalid_rows:
+        bits |= _INVALID_ROWS
+    return Allocation(
+        lengths,
+        capacity,
+        capacity - admitted,
+        batch_tokens,
+        expected_tokens,
+        step_seconds,
+        throughput,
+        status_of(bits),
+        num_unknown_rows,
+        num_invalid_rows,
+    )
+
+
+def seconds_at(profile, overhead, theta, base_tokens, num_drafts, num_requests):
+    """Seconds of the step with ``num_drafts`` on top of ``base_tokens``; see ``profile.curve``."""
+    if num_drafts >= len(theta):
+        raise profile.beyond_error(base_tokens + num_drafts)
+    seconds = overhead + theta.item(num_drafts)
+    if base_tokens > 0 and seconds < np.inf:
+        return seconds
+    return step_time(profile, base_tokens + num_drafts, num_requests)
 
 
 def step_time(profile, batch_tokens, num_requests):

@@ -6,9 +6,12 @@ from .. import checks
 from ..checks import InputError
 from ..kernels import hot
 from ..types import CapacityPlan, Status
-from .base import candidates, step_time
+from .base import INVALID, as_bounds, kernel_error, seconds_at, status_of
+from .scratch import scratch
 
 __all__ = ["plan_capacity", "search_capacity"]
+
+NO_PRIOR = np.empty(0)
 
 
 def plan_capacity(
@@ -66,65 +69,74 @@ def plan_capacity(
     >>> ds.plan_capacity([[0.8, 0.9]], profile).capacity
     2
     """
+    checks.check_choice(invalid, INVALID, "invalid")
     older_confidence = checks.as_confidence(older_confidence, "older_confidence")
-    is_unknown = np.isnan(older_confidence).all(axis=1) & (older_confidence.shape[1] > 0)
-    known = older_confidence
-    if is_unknown.any():
-        if unknown_survival is None:
-            raise InputError(
-                f"older_confidence has {is_unknown.sum()} unknown rows (all NaN), the first at "
-                f"row {np.argmax(is_unknown)}; pass unknown_survival= with one prior survival "
-                f"per position"
-            )
-        known = np.where(is_unknown[:, None], older_confidence.dtype.type(0.0), older_confidence)
-    batch = candidates(
-        known, max_lengths, min_lengths, other_tokens, validate, invalid, "older_confidence"
-    )
-    unknown = None
+    unknown = NO_PRIOR
     if unknown_survival is not None:
-        unknown = checks.as_survival_row(unknown_survival, known.shape[1], "unknown_survival")
-    batch.survival[is_unknown] = np.nan
-    return search_capacity(batch, profile, batch.survival, unknown)
-
-
-def search_capacity(batch, profile, older_survival, unknown, status=Status.OK):
-    """Search the capacity for checked candidates; rows of NaN count as ``unknown`` [gamma]."""
-    num_requests, gamma = older_survival.shape
-    if num_requests == 0:
-        return CapacityPlan(
-            capacity=0,
-            batch_tokens=batch.base_tokens,
-            expected_tokens=0.0,
-            step_seconds=step_time(profile, batch.base_tokens, 0),
-            throughput=0.0,
-            status=status | profile.status | Status.NO_REQUESTS,
-        )
-    times = profile.step_times(batch.base_tokens, batch.num_eligible, num_requests)
-    n, tokens, num_unknown = hot.capacity_search(
-        older_survival,
-        np.zeros(gamma) if unknown is None else unknown,
-        batch.first,
-        batch.last,
-        times,
-        np.empty(batch.num_eligible),
+        gamma = older_confidence.shape[1]
+        unknown = checks.as_survival_row(unknown_survival, gamma, "unknown_survival")
+    return search_capacity(
+        older_confidence,
+        profile,
+        unknown,
+        max_lengths=max_lengths,
+        min_lengths=min_lengths,
+        other_tokens=other_tokens,
+        validate=validate,
+        invalid=invalid,
+        name="older_confidence",
     )
-    if n < 0:
-        raise profile.beyond_error(batch.base_tokens + len(times))
-    batch_tokens = batch.base_tokens + n
-    status |= profile.status
-    if profile.is_extrapolated(batch_tokens):
-        status |= Status.EXTRAPOLATED
+
+
+def search_capacity(
+    older, profile, unknown, *, max_lengths, min_lengths, other_tokens, validate, invalid, name
+):
+    """``plan_capacity`` for a checked array; ``unknown`` is the prior [gamma], or empty."""
+    num_requests, gamma = older.shape
+    first, last = as_bounds(min_lengths, max_lengths, num_requests, gamma)
+    base_tokens = num_requests + checks.as_count(other_tokens, "other_tokens")
+    overhead, theta = profile.curve(base_tokens, num_requests * gamma, num_requests)
+    work = scratch(older.shape)
+    status, where, num_invalid, num_unknown, granted, admitted, tokens = hot.plan_capacity(
+        older,
+        unknown,
+        first,
+        last,
+        validate and invalid == "raise",
+        profile.is_rising,
+        overhead,
+        theta,
+        work.survival,
+        work.row_valid,
+        work.keys,
+        work.counts,
+        work.sums,
+    )
+    if status == hot.UNKNOWN_ROW:
+        raise InputError(
+            f"{name} is unknown (all NaN) at row {where}; pass unknown_survival= with one prior "
+            f"survival per position"
+        )
+    if status != hot.OK:
+        raise kernel_error(status, where, older, first, last, profile, base_tokens, name)
+    capacity = granted + admitted
+    seconds = seconds_at(profile, overhead, theta, base_tokens, capacity, num_requests)
+    bits = profile.status.value
+    if num_requests == 0:
+        bits |= Status.NO_REQUESTS.value
+    if base_tokens + capacity > profile.last_probe:
+        bits |= Status.EXTRAPOLATED.value
     if num_unknown:
-        status |= Status.UNKNOWN_ROWS
-    if batch.num_invalid_rows:
-        status |= Status.INVALID_ROWS
+        bits |= Status.UNKNOWN_ROWS.value
+    if num_invalid and validate:
+        bits |= Status.INVALID_ROWS.value
     return CapacityPlan(
-        capacity=batch.num_granted + n,
-        batch_tokens=batch_tokens,
-        expected_tokens=tokens,
-        step_seconds=float(times[n]),
-        throughput=tokens / float(times[n]),
-        status=status,
-        num_unknown_rows=num_unknown,
-        num_invalid_rows=batch.num_invalid_rows,
+        capacity,
+        base_tokens + capacity,
+        tokens,
+        seconds,
+        tokens / seconds if num_requests else 0.0,
+        status_of(bits),
+        num_unknown,
+        num_invalid if validate else 0,
     )

@@ -7,11 +7,12 @@ from .. import checks
 from ..checks import InputError, LosslessnessError
 from ..kernels import hot
 from ..types import Batch, Status
-from .base import INVALID, candidates
-from .capacity import search_capacity
-from .greedy import top_lengths
+from .base import INVALID, as_bounds, assembled, kernel_error, seconds_at
+from .scratch import scratch
 
 __all__ = ["Delayed", "DelayedScheduler", "DelayedState"]
+
+_UNKNOWN_COLD = Status.UNKNOWN_ROWS | Status.COLD_START
 
 
 class DelayedState(msgspec.Struct, frozen=True, eq=False):
@@ -88,34 +89,62 @@ class Delayed:
         DelayedState, Allocation
         """
         confidence = checks.as_confidence(batch.confidence)
-        checks.check_gamma(confidence.shape[1], self._gamma, "the confidences", "the scheduler")
-        request_ids = checks.as_ids(batch.request_ids, len(confidence))
-        current = candidates(
-            confidence,
-            batch.max_lengths,
-            batch.min_lengths,
-            batch.other_tokens,
-            validate,
-            self._invalid,
-        )
-        history = _realigned(state, request_ids)
+        num_requests, gamma = confidence.shape
+        checks.check_gamma(gamma, self._gamma, "the confidences", "the scheduler")
+        request_ids = checks.as_ids(batch.request_ids, num_requests)
+        first, last = as_bounds(batch.min_lengths, batch.max_lengths, num_requests, gamma)
+        if out is None:
+            out = np.empty(num_requests, np.int32)
+        else:
+            checks.check_lengths_out(out, num_requests)
+        base_tokens = num_requests + checks.as_count(batch.other_tokens, "other_tokens")
+        overhead, theta = self._profile.curve(base_tokens, num_requests * gamma, num_requests)
+        request_ids, history = _realigned(state, request_ids)
         total = _added(state.total, state.recent[0])
         unknown, is_cold = self._prior(total)
-        plan = search_capacity(current, self._profile, history[0], unknown)
-        status = plan.status & Status.UNKNOWN_ROWS
-        if is_cold and status:
-            status |= Status.COLD_START
-        if out is None:
-            out = np.empty(len(confidence), np.int32)
-        else:
-            checks.check_lengths_out(out, len(confidence))
-        allocation = top_lengths(current, self._profile, plan.capacity, out, status)
-        allocation = msgspec.structs.replace(allocation, num_unknown_rows=plan.num_unknown_rows)
-        seen, sums = _remembered(confidence, current)
+        survival, totals = np.empty((num_requests, gamma)), np.empty(gamma)
+        work = scratch(confidence.shape)
+        result = hot.delayed_step(
+            confidence,
+            history[0],
+            unknown,
+            first,
+            last,
+            validate and self._invalid == "raise",
+            self._profile.is_rising,
+            overhead,
+            theta,
+            survival,
+            work.row_valid,
+            work.older,
+            work.keys,
+            work.counts,
+            work.sums,
+            out,
+            totals,
+        )
+        status, where, num_invalid, num_unknown, num_valid, capacity, granted, extra, tokens = (
+            result
+        )
+        if status != hot.OK:
+            raise kernel_error(status, where, confidence, first, last, self._profile, base_tokens)
+        admitted = granted + extra
+        allocation = assembled(
+            self._profile,
+            out,
+            base_tokens + admitted,
+            seconds_at(self._profile, overhead, theta, base_tokens, admitted, num_requests),
+            admitted,
+            capacity,
+            tokens,
+            num_invalid if validate else 0,
+            _history_status(num_unknown, is_cold),
+            num_unknown,
+        )
         state = DelayedState(
-            request_ids=_kept(state.request_ids, request_ids),
-            history=(*history[1:], seen),
-            recent=(*state.recent[1:], sums),
+            request_ids=request_ids,
+            history=(*history[1:], survival),
+            recent=(*state.recent[1:], (totals, num_valid)),
             total=total,
         )
         return state, allocation
@@ -129,30 +158,20 @@ class Delayed:
         return sums / count, False
 
 
-def _kept(known_ids, request_ids):
-    """Ids that no later change of the caller's array can reach."""
-    return known_ids if np.array_equal(known_ids, request_ids) else request_ids.copy()
+def _history_status(num_unknown, is_cold):
+    if not num_unknown:
+        return Status.OK
+    return _UNKNOWN_COLD if is_cold else Status.UNKNOWN_ROWS
 
 
 def _added(total, step):
     return total[0] + step[0], total[1] + step[1]
 
 
-def _remembered(confidence, current):
-    """Survivals to keep, a row of NaN where the head said nothing, and their sum per position."""
-    sums = np.empty(confidence.shape[1])
-    count = hot.column_sums(current.survival, current.row_valid, sums)
-    if count == len(confidence):
-        return current.survival, (sums, count)
-    silent = np.isnan(confidence).all(axis=1)
-    survival = np.where(silent[:, None], np.nan, current.survival)
-    return survival, (sums, count)
-
-
 def _realigned(state, request_ids):
-    """Histories in the order of this step's requests; NaN for those absent from the last step."""
+    """(ids to keep, histories in the order of this step's requests; NaN: absent last step)."""
     if np.array_equal(state.request_ids, request_ids):
-        return state.history
+        return state.request_ids, state.history
     order = np.argsort(request_ids, kind="stable")
     repeated = np.flatnonzero(np.diff(request_ids[order]) == 0)
     if repeated.size:
@@ -167,7 +186,7 @@ def _realigned(state, request_ids):
         moved = np.empty((len(request_ids), survival.shape[1]))
         hot.realign(survival, sources if len(survival) else np.full_like(sources, -1), moved)
         realigned.append(moved)
-    return tuple(realigned)
+    return request_ids.copy(), tuple(realigned)
 
 
 def _rows_of(known_ids, request_ids):

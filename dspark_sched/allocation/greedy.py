@@ -6,10 +6,11 @@ from .. import checks
 from ..checks import InputError, LosslessnessError
 from ..kernels import hot
 from ..types import Status
-from .base import allocation, candidates
+from .base import INVALID, as_bounds, assembled, kernel_error, seconds_at
 from .capacity import search_capacity
+from .scratch import scratch
 
-__all__ = ["EarlyStop", "allocate", "survival", "top_lengths"]
+__all__ = ["EarlyStop", "allocate", "survival"]
 
 SEARCHES = ("early-stop", "global")
 
@@ -134,36 +135,58 @@ def allocate(
     array([0], dtype=int32)
     """
     checks.check_choice(search, SEARCHES, "search")
-    batch = candidates(confidence, max_lengths, min_lengths, other_tokens, validate, invalid)
-    lengths = _lengths_array(out, len(batch.first))
+    checks.check_choice(invalid, INVALID, "invalid")
+    confidence = checks.as_confidence(confidence)
     if search == "global":
-        return _search_globally(batch, profile, capacity, allow_anticipation, lengths)
-    if capacity is not None:
-        return top_lengths(batch, profile, checks.as_count(capacity, "capacity"), lengths)
-    times = profile.step_times(batch.base_tokens, batch.num_eligible, len(lengths))
-    heap = np.empty(len(lengths), np.int32)
-    admitted, tokens = hot.early_stop(batch.survival, batch.first, batch.last, times, lengths, heap)
-    if admitted < 0:
-        raise profile.beyond_error(batch.base_tokens + len(times))
-    return allocation(batch, profile, lengths, admitted, tokens)
-
-
-def top_lengths(batch, profile, capacity, lengths, status=Status.OK):
-    """Divide ``capacity`` by the current survivals of checked candidates."""
-    if capacity < batch.num_granted:
+        capacity = _search_globally(
+            confidence,
+            profile,
+            capacity,
+            allow_anticipation,
+            max_lengths=max_lengths,
+            min_lengths=min_lengths,
+            other_tokens=other_tokens,
+            validate=validate,
+            invalid=invalid,
+        )
+    num_requests, gamma = confidence.shape
+    first, last = as_bounds(min_lengths, max_lengths, num_requests, gamma)
+    lengths = _lengths_array(out, num_requests)
+    base_tokens = num_requests + checks.as_count(other_tokens, "other_tokens")
+    overhead, theta = profile.curve(base_tokens, num_requests * gamma, num_requests)
+    strict = validate and invalid == "raise"
+    work = scratch(confidence.shape)
+    arrays = work.survival, work.row_valid, work.keys, work.counts
+    if capacity is None:
+        result = hot.allocate_early_stop(
+            confidence, first, last, strict, overhead, theta, *arrays, work.sums, lengths
+        )
+    else:
+        capacity = checks.as_count(capacity, "capacity")
+        result = hot.allocate_capacity(confidence, first, last, strict, capacity, *arrays, lengths)
+    status, where, num_invalid, granted, admitted, tokens = result
+    if status == hot.SMALL_CAPACITY:
         raise InputError(
-            f"capacity {capacity} is below the sum of min_lengths, {batch.num_granted}; "
+            f"capacity {capacity} is below the sum of min_lengths, {granted}; "
             f"raise the capacity or lower min_lengths"
         )
-    extra = min(capacity - batch.num_granted, batch.num_eligible)
-    heap = np.empty(len(lengths), np.int32)
-    admitted, tokens = hot.top_capacity(
-        batch.survival, batch.first, batch.last, extra, lengths, heap
+    if status != hot.OK:
+        raise kernel_error(status, where, confidence, first, last, profile, base_tokens)
+    admitted += granted
+    return assembled(
+        profile,
+        lengths,
+        base_tokens + admitted,
+        seconds_at(profile, overhead, theta, base_tokens, admitted, num_requests),
+        admitted,
+        admitted if capacity is None else capacity,
+        tokens,
+        num_invalid if validate else 0,
+        Status.ANTICIPATING if search == "global" else Status.OK,
     )
-    return allocation(batch, profile, lengths, admitted, tokens, capacity, status)
 
 
-def _search_globally(batch, profile, capacity, allow_anticipation, lengths):
+def _search_globally(confidence, profile, capacity, allow_anticipation, **options):
     if not allow_anticipation:
         raise LosslessnessError(
             'search="global" over the current confidences lets a sampled draft token decide '
@@ -173,8 +196,8 @@ def _search_globally(batch, profile, capacity, allow_anticipation, lengths):
         )
     if capacity is not None:
         raise InputError('search="global" finds the capacity itself; leave capacity= out')
-    plan = search_capacity(batch, profile, batch.survival, unknown=None)
-    return top_lengths(batch, profile, plan.capacity, lengths, Status.ANTICIPATING)
+    unknown = np.zeros(confidence.shape[1])  # a row of NaN is no candidate, as in allocate
+    return search_capacity(confidence, profile, unknown, name="confidence", **options).capacity
 
 
 def _lengths_array(out, num_requests):

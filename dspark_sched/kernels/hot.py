@@ -1,9 +1,14 @@
 """Kernels of the serving loop: survival, bounds, Algorithm 1, top-K, capacity search.
 
-Shapes: R requests, G draft positions. Arrays are C-contiguous; ``survival`` is float64.
-``first``/``last`` are the per-request minimum and maximum draft counts (int32). A candidate
-(r, j) is the j-th draft of request r; only candidates with survival > 0 compete.
+Shapes: R requests, G draft positions. Arrays are C-contiguous; ``survival`` is float64 [R, G].
+``first``/``last`` are the per-request minimum and maximum draft counts, int32 [R] or empty (then
+0 and G). A candidate (r, j) is the j-th draft of request r; only those with survival > 0 compete.
 Order everywhere: survival descending, then position, then request (algorithms.md, Ties).
+A step with n drafts beyond the minimum ones takes ``overhead + theta[n]`` seconds.
+
+Nothing is sorted as a whole. The bits of positive float64 numbers, read as integers, have the
+order of the numbers, so candidates are counted into buckets of equal width in bits, best first;
+only buckets in which a decision can fall are put in order. Equal survivals share a bucket.
 """
 
 import numpy as np
@@ -11,19 +16,26 @@ import numpy as np
 from .jit import hot
 
 __all__ = [
+    "allocate_capacity",
+    "allocate_early_stop",
     "candidate_survival",
-    "capacity_search",
     "column_sums",
-    "early_stop",
+    "delayed_step",
     "first_bad_bound",
     "first_invalid",
+    "plan_capacity",
     "realign",
     "survival_products",
-    "top_capacity",
 ]
 
 #: A candidate must improve the throughput by more than this, relatively (algorithms.md).
 IMPROVEMENT = 1e-12
+#: Why a kernel could not answer; ``where`` is then a row, a flat index or a count.
+OK, BAD_BOUND, BAD_VALUE, SHORT_CURVE, SMALL_CAPACITY, UNKNOWN_ROW = range(6)
+#: Buckets in which a threshold or the best throughput is located.
+NUM_BUCKETS = 512
+ZERO = np.uint64(0)
+ONE = np.uint64(1)
 
 
 @hot
@@ -103,152 +115,581 @@ def realign(survival, sources, out):
 
 
 @hot
-def _comes_before(a1, position1, r1, a2, position2, r2):
-    if a1 != a2:
-        return a1 > a2
-    if position1 != position2:
-        return position1 < position2
-    return r1 < r2
+def _checked_survival(confidence, first, last, strict, survival, row_valid):
+    """Bounds and values: (status, where, rows with unusable values)."""
+    row = first_bad_bound(first, last, confidence.shape[1])
+    if row >= 0:
+        return BAD_BOUND, row, 0
+    num_invalid, first_bad = candidate_survival(confidence, survival, row_valid)
+    if strict and num_invalid > 0:
+        return BAD_VALUE, first_bad, num_invalid
+    return OK, -1, num_invalid
 
 
 @hot
-def _sift_down(heap, size, start, survival, lengths):
-    """Restore the heap of requests, ordered by each one's next candidate."""
-    parent = start
-    moving = heap[start]
-    a, position = survival[moving, lengths[moving]], lengths[moving]
-    while True:
-        child = 2 * parent + 1
-        if child >= size:
-            break
-        c = heap[child]
-        if child + 1 < size:
-            other = heap[child + 1]
-            if _comes_before(
-                survival[other, lengths[other]],
-                lengths[other],
-                other,
-                survival[c, lengths[c]],
-                lengths[c],
-                c,
-            ):
-                child += 1
-                c = other
-        if not _comes_before(survival[c, lengths[c]], lengths[c], c, a, position, moving):
-            break
-        heap[parent] = c
-        parent = child
-    heap[parent] = moving
+def _range(r, gamma, first, last):
+    """Positions of request r that compete: its minimum and its maximum length."""
+    if first.shape[0] == 0:
+        return 0, gamma
+    return first[r], last[r]
 
 
 @hot
-def _open_frontier(survival, first, last, lengths, heap):
-    """Grant the minimum lengths; heap the requests that have a next candidate.
+def _span(survival, bits, first, last):
+    """(candidates, bits of the largest, of the smallest, drafts granted, their and bonus tokens).
 
-    Returns the heap's size and the expected tokens of the granted drafts and the bonus tokens.
+    Rows never rise, so a row's largest candidate is its first and its smallest the last above 0.
     """
-    size = 0
-    tokens = float(survival.shape[0])
-    for r in range(survival.shape[0]):
-        lengths[r] = first[r]
-        for k in range(first[r]):
+    num_requests, gamma = bits.shape
+    size, granted = 0, 0
+    top, bottom = ZERO, ~ZERO
+    tokens = float(num_requests)
+    for r in range(num_requests):
+        start, stop = _range(r, gamma, first, last)
+        granted += start
+        for k in range(start):
             tokens += survival[r, k]
-        if first[r] < last[r] and survival[r, first[r]] > 0.0:
-            heap[size] = r
-            size += 1
-    for start in range(size // 2 - 1, -1, -1):
-        _sift_down(heap, size, start, survival, lengths)
-    return size, tokens
+        end = stop
+        while end > start and bits[r, end - 1] == ZERO:
+            end -= 1
+        if end > start:
+            size += end - start
+            top = max(top, bits[r, start])
+            bottom = min(bottom, bits[r, end - 1])
+    return size, top, bottom, granted, tokens
 
 
 @hot
-def _admit_next(heap, size, survival, last, lengths):
-    """Admit the best candidate; the request then shows its next one, or leaves the heap."""
-    r = heap[0]
-    lengths[r] += 1
-    if lengths[r] >= last[r] or not survival[r, lengths[r]] > 0.0:
-        size -= 1
-        heap[0] = heap[size]
-    if size > 0:
-        _sift_down(heap, size, 0, survival, lengths)
-    return size
+def _value(key, keys):
+    """The float64 with the bits of ``key``; the last place of ``keys`` is free for it."""
+    keys[-1] = key
+    return keys.view(np.float64)[-1]
 
 
 @hot
-def early_stop(survival, first, last, times, lengths, heap):
-    """Algorithm 1: admit in order while the throughput strictly improves.
-
-    ``times[n]`` is the step time with n drafts beyond the minimum ones. Returns the number of
-    those drafts and the expected tokens; (-1, 0.0) if a time past the end of ``times`` is needed.
-    """
-    size, tokens = _open_frontier(survival, first, last, lengths, heap)
-    best = tokens / times[0]
-    n = 0
-    while size > 0:
-        if n + 1 >= times.shape[0]:
-            return -1, 0.0
-        r = heap[0]
-        candidate_tokens = tokens + survival[r, lengths[r]]
-        throughput = candidate_tokens / times[n + 1]
-        if not throughput > best * (1.0 + IMPROVEMENT):
-            break
-        size = _admit_next(heap, size, survival, last, lengths)
-        tokens = candidate_tokens
-        best = throughput
-        n += 1
-    return n, tokens
+def _width(span, num_buckets):
+    """Bits to drop from a difference of at most ``span`` to number ``num_buckets`` buckets."""
+    shift = ZERO
+    while (span >> shift) >= np.uint64(num_buckets):
+        shift += ONE
+    return shift
 
 
 @hot
-def top_capacity(survival, first, last, extra, lengths, heap):
-    """Admit the ``extra`` best candidates beyond the minimum lengths (section 5.2).
-
-    Returns the number admitted (fewer where candidates run out) and the expected tokens.
-    """
-    size, tokens = _open_frontier(survival, first, last, lengths, heap)
-    n = 0
-    while size > 0 and n < extra:
-        r = heap[0]
-        tokens += survival[r, lengths[r]]
-        size = _admit_next(heap, size, survival, last, lengths)
-        n += 1
-    return n, tokens
-
-
-@hot
-def capacity_search(survival, unknown, first, last, times, candidates):
-    """Global search over the capacity, from older survivals (section 5.2).
-
-    A row whose first survival is NaN is unknown and counts as ``unknown`` [G]. Returns
-    (n, expected tokens, unknown rows): n drafts beyond the minimum ones, the smallest n whose
-    throughput is within 1e-12 of the best; n = -1 if ``times`` is too short.
-    """
-    size = 0
-    num_unknown = 0
-    tokens = float(survival.shape[0])
-    for r in range(survival.shape[0]):
-        row = survival[r]
-        if row.shape[0] > 0 and np.isnan(row[0]):
-            row = unknown
-            num_unknown += 1
-        for k in range(first[r]):
-            tokens += row[k]
-        for k in range(first[r], last[r]):
-            if not row[k] > 0.0:
+def _count(bits, first, last, top, shift, counts):
+    """Candidates per bucket, best bucket first."""
+    counts[:] = 0
+    for r in range(bits.shape[0]):
+        start, stop = _range(r, bits.shape[1], first, last)
+        for k in range(start, stop):
+            if bits[r, k] == ZERO:
                 break
-            candidates[size] = row[k]
-            size += 1
-    if size >= times.shape[0]:
-        return -1, 0.0, num_unknown
-    candidates[:size].sort()
-    best = tokens / times[0]
-    total = tokens
-    for n in range(1, size + 1):
-        total += candidates[size - n]
-        best = max(best, total / times[n])
-    n = 0
-    threshold = (1.0 - IMPROVEMENT) * best
-    while not tokens / times[n] >= threshold:
-        n += 1
-        tokens += candidates[size - n]
-    return n, tokens, num_unknown
+            counts[np.int64((top - bits[r, k]) >> shift)] += 1
+
+
+@hot
+def _sum(survival, bits, first, last, size, top, bottom, shift, counts, sums, keys):
+    """Candidates and their survivals per bucket, best bucket first."""
+    counts[:] = 0
+    sums[:] = 0.0
+    if top == bottom:
+        counts[0] = size
+        sums[0] = size * _value(top, keys)
+        return
+    for r in range(bits.shape[0]):
+        start, stop = _range(r, bits.shape[1], first, last)
+        for k in range(start, stop):
+            if bits[r, k] == ZERO:
+                break
+            bucket = np.int64((top - bits[r, k]) >> shift)
+            counts[bucket] += 1
+            sums[bucket] += survival[r, k]
+
+
+@hot
+def _scatter(bits, first, last, top, shift, places, keys):
+    """Copy candidates to the place of their bucket; a place of -1: leave the bucket out."""
+    for r in range(bits.shape[0]):
+        start, stop = _range(r, bits.shape[1], first, last)
+        for k in range(start, stop):
+            if bits[r, k] == ZERO:
+                break
+            bucket = np.int64((top - bits[r, k]) >> shift)
+            if places[bucket] >= 0:
+                keys[places[bucket]] = bits[r, k]
+                places[bucket] += 1
+
+
+@hot
+def _sort_descending(keys, start, stop):
+    """Put the keys of one bucket in order."""
+    if stop - start <= 32:
+        for i in range(start + 1, stop):
+            key = keys[i]
+            j = i
+            while j > start and keys[j - 1] < key:
+                keys[j] = keys[j - 1]
+                j -= 1
+            keys[j] = key
+        return
+    lowest, highest = keys[start], keys[start]
+    for i in range(start, stop):
+        lowest = min(lowest, keys[i])
+        highest = max(highest, keys[i])
+    if lowest == highest:
+        return
+    keys[start:stop].sort()
+    i, j = start, stop - 1
+    while i < j:
+        keys[i], keys[j] = keys[j], keys[i]
+        i += 1
+        j -= 1
+
+
+@hot
+def _num_equal_before(keys, stop, start):
+    """How many of keys[start:stop] equal the last of them; equal keys are neighbours."""
+    i = stop - 1
+    while i > start and keys[i - 1] == keys[stop - 1]:
+        i -= 1
+    return stop - i
+
+
+@hot
+def _grant(survival, first, last, limit, ties, lengths):
+    """Admit every candidate above ``limit``, and ``ties`` of those equal to it.
+
+    Returns the sum of the admitted candidates' survivals.
+    """
+    num_requests, gamma = survival.shape
+    tokens = ties * limit if ties > 0 else 0.0
+    for r in range(num_requests):
+        k, stop = _range(r, gamma, first, last)
+        while k < stop and survival[r, k] > limit:
+            tokens += survival[r, k]
+            k += 1
+        lengths[r] = k
+    for k in range(gamma):
+        for r in range(num_requests):
+            if ties == 0:
+                return tokens
+            if lengths[r] == k and k < _range(r, gamma, first, last)[1]:
+                if survival[r, k] == limit:
+                    lengths[r] += 1
+                    ties -= 1
+    return tokens
+
+
+@hot
+def _limit(bits, first, last, top, bottom, extra, keys, counts):
+    """The ``extra``-th largest candidate: (its survival, how many equal ones to take)."""
+    if top == bottom:
+        return _value(top, keys), extra
+    shift = _width(top - bottom, len(counts))
+    _count(bits, first, last, top, shift, counts)
+    above, bucket = 0, 0
+    while above + counts[bucket] < extra:
+        above += counts[bucket]
+        bucket += 1
+    size = counts[bucket]
+    counts[:] = -1
+    counts[bucket] = 0
+    _scatter(bits, first, last, top, shift, counts, keys)
+    _sort_descending(keys, 0, size)
+    return keys.view(np.float64)[extra - above - 1], _num_equal_before(keys, extra - above, 0)
+
+
+@hot
+def _top(survival, first, last, capacity, keys, counts, lengths):
+    """The best candidates that ``capacity`` allows: (status, granted, admitted, tokens)."""
+    bits = survival.view(np.uint64)
+    size, top, bottom, granted, tokens = _span(survival, bits, first, last)
+    extra = capacity - granted
+    if extra < 0:
+        return SMALL_CAPACITY, granted, 0, tokens
+    if extra >= size:
+        limit, ties, extra = 0.0, 0, size
+    elif extra == 0:
+        limit, ties = np.inf, 0
+    else:
+        counts = counts[: min(NUM_BUCKETS, max(16, size))]
+        limit, ties = _limit(bits, first, last, top, bottom, extra, keys, counts)
+    tokens += _grant(survival, first, last, limit, ties, lengths)
+    return OK, granted, extra, tokens
+
+
+@hot
+def allocate_capacity(
+    confidence, first, last, strict, capacity, survival, row_valid, keys, counts, lengths
+):
+    """The drafts with the largest survival, as many as ``capacity`` allows (section 5.2).
+
+    Returns (status, where, rows with unusable values, drafts granted, drafts admitted beyond
+    them, expected tokens).
+    """
+    status, where, num_invalid = _checked_survival(
+        confidence, first, last, strict, survival, row_valid
+    )
+    if status != OK:
+        return status, where, num_invalid, 0, 0, 0.0
+    status, granted, admitted, tokens = _top(survival, first, last, capacity, keys, counts, lengths)
+    return status, granted, num_invalid, granted, admitted, tokens
+
+
+@hot
+def _surely_improves(tokens, n, size, lowest, highest, overhead, theta):
+    """Whether each of the next ``size`` candidates improves the throughput, in any order.
+
+    An improvement is the harder, the more tokens there are and the less the candidate adds.
+    """
+    if n + size >= theta.shape[0]:
+        return False
+    for i in range(size):
+        most = tokens + i * highest
+        before, after = overhead + theta[n + i], overhead + theta[n + i + 1]
+        if not (most + lowest) * before > most * after * (1.0 + 2.0 * IMPROVEMENT):
+            return False
+    return True
+
+
+@hot
+def _place(bits, first, last, top, shift, bucket, counts, keys):
+    """Copy this bucket and the later ones into ``keys``; ``counts`` become the ends of them."""
+    counts[:bucket] = -1
+    total = 0
+    for later in range(bucket, len(counts)):
+        total += counts[later]
+        counts[later] = total - counts[later]
+    _scatter(bits, first, last, top, shift, counts, keys)
+
+
+@hot
+def _climb(bits, first, last, top, shift, counts, sums, overhead, theta, granted, tokens, keys):
+    """Admit candidates in order while the throughput strictly improves.
+
+    Returns (status, drafts, tokens, survival of the refused candidate, how many equal to it were
+    admitted before). Buckets that improve it in any order are not put in order.
+    """
+    values = keys.view(np.float64)
+    n = granted
+    placed = False
+    end = 0
+    for bucket in range(len(counts)):
+        size = counts[bucket] - end
+        if size == 0:
+            continue
+        highest = _value(top - (np.uint64(bucket) << shift), keys)
+        floor = np.uint64(bucket + 1) << shift
+        lowest = _value(top - floor + ONE if floor <= top else ONE, keys)
+        if _surely_improves(tokens, n, size, lowest, highest, overhead, theta):
+            n += size
+            tokens += sums[bucket]
+            end += size if placed else 0
+            continue
+        if not placed:
+            _place(bits, first, last, top, shift, bucket, counts, keys)
+            placed = True
+        _sort_descending(keys, end, counts[bucket])
+        best = tokens / (overhead + theta[n])
+        for i in range(end, counts[bucket]):
+            if n + 1 >= theta.shape[0]:
+                return SHORT_CURVE, n - granted, tokens, 0.0, 0
+            throughput = (tokens + values[i]) / (overhead + theta[n + 1])
+            if not throughput > best * (1.0 + IMPROVEMENT):
+                return OK, n - granted, tokens, values[i], _num_equal_before(keys, i + 1, end) - 1
+            best = throughput
+            tokens += values[i]
+            n += 1
+        end = counts[bucket]
+    return OK, n - granted, tokens, 0.0, 0
+
+
+@hot
+def allocate_early_stop(
+    confidence,
+    first,
+    last,
+    strict,
+    overhead,
+    theta,
+    survival,
+    row_valid,
+    keys,
+    counts,
+    sums,
+    lengths,
+):
+    """Algorithm 1: admit the best candidate while the throughput strictly improves.
+
+    Returns what ``allocate_capacity`` returns; SHORT_CURVE: ``theta`` ends before the search.
+    """
+    status, where, num_invalid = _checked_survival(
+        confidence, first, last, strict, survival, row_valid
+    )
+    if status != OK:
+        return status, where, num_invalid, 0, 0, 0.0
+    bits = survival.view(np.uint64)
+    size, top, bottom, granted, tokens = _span(survival, bits, first, last)
+    if granted >= theta.shape[0]:
+        return SHORT_CURVE, granted, num_invalid, granted, 0, tokens
+    n, limit, ties = 0, np.inf, 0
+    if size > 0:
+        # Narrow buckets, since many of them may have to be put in order.
+        num_buckets = min(len(counts), max(16, size // 8))
+        counts, sums = counts[:num_buckets], sums[:num_buckets]
+        shift = _width(top - bottom, num_buckets)
+        _sum(survival, bits, first, last, size, top, bottom, shift, counts, sums, keys)
+        status, n, tokens, limit, ties = _climb(
+            bits, first, last, top, shift, counts, sums, overhead, theta, granted, tokens, keys
+        )
+        if status != OK:
+            return status, granted + n + 1, num_invalid, granted, n, tokens
+    _grant(survival, first, last, limit, ties, lengths)
+    return OK, -1, num_invalid, granted, n, tokens
+
+
+@hot
+def _mark(counts, sums, top, shift, rising, overhead, theta, granted, tokens, least, keys):
+    """Mark the buckets inside which a throughput of ``least`` is possible, by negative counts.
+
+    Inside a bucket the tokens are at most those before it plus n times its upper edge. On a
+    ``rising`` curve most buckets are settled by their ends.
+    """
+    n = granted
+    marked = 0
+    for bucket in range(len(counts)):
+        size = counts[bucket]
+        if size == 0:
+            continue
+        highest = _value(top - (np.uint64(bucket) << shift), keys)
+        i = 1
+        if rising and size > 1:
+            if tokens + (size - 1) * highest < least * (overhead + theta[n + 1]):
+                i = size
+        while i < size:
+            if tokens + i * highest >= least * (overhead + theta[n + i]):
+                counts[bucket] = -size
+                marked += size
+                break
+            i += 1
+        n += size
+        tokens += sums[bucket]
+    return marked
+
+
+@hot
+def _best_inside(counts, sums, overhead, theta, granted, tokens, values, best):
+    """The best throughput on bucket edges and inside marked buckets, whose values are sorted."""
+    n = granted
+    used = 0
+    for bucket in range(len(counts)):
+        if counts[bucket] == 0:
+            continue
+        if counts[bucket] < 0:
+            total = tokens
+            for i in range(1, -counts[bucket]):
+                total += values[used + i - 1]
+                best = max(best, total / (overhead + theta[n + i]))
+            used -= counts[bucket]
+        n += abs(counts[bucket])
+        tokens += sums[bucket]
+        best = max(best, tokens / (overhead + theta[n]))
+    return best
+
+
+@hot
+def _first_within(counts, sums, overhead, theta, granted, tokens, values, least):
+    """The smallest number of drafts whose throughput is at least ``least``, and its tokens."""
+    n = granted
+    used = 0
+    if tokens / (overhead + theta[n]) >= least:
+        return 0, tokens
+    for bucket in range(len(counts)):
+        if counts[bucket] < 0:
+            total = tokens
+            for i in range(1, -counts[bucket]):
+                total += values[used + i - 1]
+                if total / (overhead + theta[n + i]) >= least:
+                    return n + i - granted, total
+            used -= counts[bucket]
+        n += abs(counts[bucket])
+        tokens += sums[bucket]
+        if counts[bucket] != 0 and tokens / (overhead + theta[n]) >= least:
+            return n - granted, tokens
+    return n - granted, tokens
+
+
+@hot
+def _search(survival, first, last, rising, overhead, theta, keys, counts, sums):
+    """Global search over the capacity: (status, granted, drafts beyond them, tokens).
+
+    The smallest number of drafts whose throughput is within 1e-12 of the best. Between the edges
+    of a bucket the throughput is bounded from above, so few buckets need their order.
+    """
+    bits = survival.view(np.uint64)
+    size, top, bottom, granted, tokens = _span(survival, bits, first, last)
+    if granted + size >= theta.shape[0]:
+        return SHORT_CURVE, granted, size, tokens
+    best = tokens / (overhead + theta[granted])
+    if size == 0:
+        return OK, granted, 0, tokens
+    num_buckets = min(NUM_BUCKETS, max(16, size))
+    counts, sums = counts[:num_buckets], sums[:num_buckets]
+    shift = _width(top - bottom, num_buckets)
+    _sum(survival, bits, first, last, size, top, bottom, shift, counts, sums, keys)
+    values = keys.view(np.float64)
+    best = _best_inside(counts, sums, overhead, theta, granted, tokens, values, best)
+    least = (1.0 - IMPROVEMENT) * best
+    marked = _mark(counts, sums, top, shift, rising, overhead, theta, granted, tokens, least, keys)
+    if marked > 0:
+        _order_marked(bits, first, last, top, shift, counts, keys)
+        best = _best_inside(counts, sums, overhead, theta, granted, tokens, values, best)
+        least = (1.0 - IMPROVEMENT) * best
+    n, tokens = _first_within(counts, sums, overhead, theta, granted, tokens, values, least)
+    return OK, granted, n, tokens
+
+
+@hot
+def _order_marked(bits, first, last, top, shift, counts, keys):
+    """Put the candidates of the marked buckets in order, one bucket after the other."""
+    places = np.empty(NUM_BUCKETS, np.int64)
+    total = 0
+    for bucket in range(len(counts)):
+        places[bucket] = total if counts[bucket] < 0 else -1
+        total -= min(counts[bucket], 0)
+    _scatter(bits, first, last, top, shift, places, keys)
+    for bucket in range(len(counts)):
+        if counts[bucket] < 0:
+            _sort_descending(keys, places[bucket] + counts[bucket], places[bucket])
+
+
+@hot
+def plan_capacity(
+    older,
+    unknown,
+    first,
+    last,
+    strict,
+    rising,
+    overhead,
+    theta,
+    survival,
+    row_valid,
+    keys,
+    counts,
+    sums,
+):
+    """Global search over the capacity from older confidences (section 5.2).
+
+    A row of NaN is unknown and counts as ``unknown`` [G]; UNKNOWN_ROW if that is empty. Returns
+    (status, where, rows with unusable values, unknown rows, drafts granted, drafts beyond them,
+    expected tokens).
+    """
+    row = first_bad_bound(first, last, older.shape[1])
+    if row >= 0:
+        return BAD_BOUND, row, 0, 0, 0, 0, 0.0
+    num_invalid, _ = candidate_survival(older, survival, row_valid)
+    num_unknown = 0
+    if num_invalid > 0:
+        for r in range(older.shape[0]):
+            if row_valid[r]:
+                continue
+            known = 0
+            while known < older.shape[1] and np.isnan(older[r, known]):
+                known += 1
+            if known == older.shape[1]:
+                if unknown.shape[0] == 0:
+                    return UNKNOWN_ROW, r, num_invalid, num_unknown, 0, 0, 0.0
+                num_invalid -= 1
+                num_unknown += 1
+                survival[r] = unknown
+            elif strict:
+                k = 0
+                while older[r, k] >= 0.0 and older[r, k] <= 1.0:
+                    k += 1
+                where = r * older.shape[1] + k
+                return BAD_VALUE, where, num_invalid, num_unknown, 0, 0, 0.0
+    status, granted, n, tokens = _search(
+        survival, first, last, rising, overhead, theta, keys, counts, sums
+    )
+    return status, granted + n, num_invalid, num_unknown, granted, n, tokens
+
+
+@hot
+def _with_prior(older, unknown, out):
+    """Older survivals with the prior in unknown rows (NaN); the number of these."""
+    num_unknown = 0
+    for r in range(older.shape[0]):
+        is_unknown = np.isnan(older[r, 0])
+        num_unknown += is_unknown
+        for k in range(older.shape[1]):
+            out[r, k] = unknown[k] if is_unknown else older[r, k]
+    return num_unknown
+
+
+@hot
+def _forget_silent(confidence, row_valid, survival):
+    """Mark rows of NaN as unknown for later steps."""
+    for r in range(confidence.shape[0]):
+        if row_valid[r]:
+            continue
+        k = 0
+        while k < confidence.shape[1] and np.isnan(confidence[r, k]):
+            k += 1
+        if k == confidence.shape[1]:
+            survival[r, 0] = np.nan
+
+
+@hot
+def delayed_step(
+    confidence,
+    older,
+    unknown,
+    first,
+    last,
+    strict,
+    rising,
+    overhead,
+    theta,
+    survival,
+    row_valid,
+    scratch,
+    keys,
+    counts,
+    sums,
+    lengths,
+    totals,
+):
+    """One step of section 5.2: capacity from ``older`` survivals, lengths from the current ones.
+
+    Leaves the step's survivals (rows of NaN: unknown) and their per-position ``totals`` over valid
+    rows. Returns (status, where, rows with unusable values, unknown rows, valid rows, capacity,
+    drafts granted, drafts admitted beyond them, expected tokens).
+    """
+    status, where, num_invalid = _checked_survival(
+        confidence, first, last, strict, survival, row_valid
+    )
+    if status != OK:
+        return status, where, num_invalid, 0, 0, 0, 0, 0, 0.0
+    num_unknown = _with_prior(older, unknown, scratch)
+    status, granted, n, _ = _search(
+        scratch, first, last, rising, overhead, theta, keys, counts, sums
+    )
+    if status != OK:
+        return status, granted + n, num_invalid, num_unknown, 0, 0, 0, 0, 0.0
+    capacity = granted + n
+    _, _, admitted, tokens = _top(survival, first, last, capacity, keys, counts, lengths)
+    num_valid = column_sums(survival, row_valid, totals)
+    if num_invalid > 0:
+        _forget_silent(confidence, row_valid, survival)
+    return (
+        status,
+        where,
+        num_invalid,
+        num_unknown,
+        num_valid,
+        capacity,
+        granted,
+        admitted,
+        tokens,
+    )

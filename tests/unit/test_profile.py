@@ -156,3 +156,12 @@ def test_parts_that_do_not_add_up_to_a_time_are_refused():
         ds.SpsProfile([1], step_ms=[0.0], draft=ds.RequestCost([1], ms=[5.0]))
     with pytest.raises(ds.InputError, match="exactly one of seconds and ms"):
         ds.RequestCost([1], [1.0], ms=[1.0])
+
+
+def test_the_padded_step_of_an_exact_profile_costs_the_next_measured_size():
+    """Sizes between are no candidates of a search, but a step that runs there has a price."""
+    profile = ds.SpsProfile([2, 4, 6], step_seconds=[1.0, 1.2, 1.9], lookup="exact")
+    plan = ds.allocate([[0.9, 0.9], [0.9, 0.0]], profile, capacity=3)
+    assert plan.batch_tokens == 5
+    assert plan.step_seconds == 1.9
+    assert ds.plan_capacity([[0.9, 0.9], [0.9, 0.9]], profile).capacity == 2
