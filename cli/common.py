@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shlex
 import sys
 import tempfile
 from importlib.util import find_spec
@@ -9,7 +10,7 @@ from pathlib import Path
 
 from dspark_sched.checks import InputError
 
-__all__ = ["bundled", "check_folder", "progress", "write_file"]
+__all__ = ["bundled", "check_folder", "progress", "typed_command", "write_file"]
 
 
 def bundled(name):
@@ -71,3 +72,10 @@ def progress(description, total):
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(description, total=total)
         yield lambda done: bar.update(task, completed=done)
+
+
+def typed_command():
+    """The command line of this run, quoted for a shell."""
+    import click
+
+    return shlex.join(["dspark-sched", *click.get_current_context().meta["typed"]])

@@ -9,6 +9,7 @@ COMMANDS = {
     "calibrate": "Fit temperatures on a held-out log and say how far to trust them.",
     "convert-log": "Convert any engine's log to parquet; print what totals say about acceptance.",
     "demo": "Run calibrate and simulate on the bundled data.",
+    "profile": "Step-time profiles: fit, convert, lint, plot, show.",
     "simulate": "Replay a log against a step-time profile: which policy wins at which load?",
     "warmup": "Compile every kernel ahead of time.",
 }
@@ -32,6 +33,11 @@ class OneLineErrors(click.Group):
         """List the commands from the table above."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+
+    def parse_args(self, ctx, args):
+        """Keep what was typed, so that a report can say how to get it again."""
+        ctx.meta["typed"] = list(args)
+        return super().parse_args(ctx, args)
 
     def main(self, *args, **kwargs):
         """Run, and turn every foreseeable error into one line and exit code 2."""

@@ -6,17 +6,14 @@ import pandas as pd
 from dspark_sched.types import SimulationResult
 
 GAMMA = 7
-#: Drafts verified per request by load (1 to 256): the schedules answer to the load, a length not.
+#: Drafts verified per request by load: the schedules answer to the load.
 _LENGTHS = {
     "none": lambda load: 0.0,
-    "fixed:1": lambda load: 1.0,
-    "fixed:3": lambda load: 3.0,
-    "fixed:7": lambda load: 7.0,
     "threshold:0.6": lambda load: 2.6,
     "early-stop": lambda load: 6.0 * 4 / (4 + load),
     "delayed": lambda load: 5.0 * 24 / (24 + load),
 }
-POLICIES = tuple(_LENGTHS)
+POLICIES = ("none", "fixed:1", "fixed:3", "fixed:7", "threshold:0.6", "early-stop", "delayed")
 LOADS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
@@ -66,7 +63,8 @@ def made_result(policies=POLICIES, loads=LOADS, *, measured_tokens=1024, labels=
 
 
 def _length(policy, load):
-    return _LENGTHS[policy](load)
+    kind, _, number = policy.partition(":")
+    return float(number) if kind == "fixed" else _LENGTHS[policy](load)
 
 
 def _rate(policy):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .series import few_loads, keeps_output, looks, num_requests
+from .series import few_loads, keeps_output, legend_below, looks, num_requests
 from .style import headline, new_figure, styled
 
 __all__ = ["forecast_figure"]
@@ -36,7 +36,7 @@ def forecast_figure(result):
     }
     forecasts = result.predicted[result.predicted["policy"].isin(list(drawn))]
     figure, panels = new_figure(
-        1, len(loads), width_in=max(3.0 * len(loads), 6.0), height_in=4.4, squeeze=False
+        1, len(loads), width_in=max(3.0 * len(loads), 6.0), height_in=4.0, squeeze=False
     )
     for axes, load in zip(panels[0], loads, strict=True):
         bins = forecasts[forecasts["concurrency"] == load]
@@ -56,7 +56,7 @@ def forecast_figure(result):
         axes.set_xlabel("predicted tokens\nper request and step")
     panels[0, 0].set_ylabel("realised tokens\nper request and step")
     handles, labels = panels[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4)
+    legend_below(figure, handles, labels)
     headline(figure, _title(rows))
     return figure
 

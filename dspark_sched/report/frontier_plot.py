@@ -1,7 +1,7 @@
 """The picture of the trade: throughput of the engine against the speed each user sees."""
 
 from .frontier import frontier, sla_choice
-from .series import draw_line, hollow_key, looks, of_policy, rate, shortened
+from .series import draw_line, hollow_key, legend_below, looks, of_policy, rate, shortened
 from .style import headline, new_figure, styled
 
 __all__ = ["frontier_figure"]
@@ -28,7 +28,7 @@ def frontier_figure(result, sla=()):
         that no other one beats. A hollow marker is a point where steps were longer than the last
         probe of the profile.
     """
-    figure, axes = new_figure(width_in=9.0, height_in=7.0)
+    figure, axes = new_figure(width_in=9.0, height_in=6.3)
     # Where no request ended, the speed per user is not known.
     rows = result.rows.dropna(subset=[_USER])
     # Room above the lines for one sentence per SLA.
@@ -51,7 +51,7 @@ def frontier_figure(result, sla=()):
     axes.set_xlabel(f"speed a user sees [tokens/s per user, mean over requests]\n{explanation}")
     handles, labels = axes.get_legend_handles_labels()
     hollow, explained = hollow_key(axes, rows)
-    figure.legend(handles + hollow, labels + explained, loc="outside lower center", ncols=3)
+    legend_below(figure, handles + hollow, labels + explained)
     _hide_colliding(figure, numbers)
     return figure
 

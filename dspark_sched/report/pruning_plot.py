@@ -1,6 +1,6 @@
 """The picture of the choice: how likely verified drafts survive, beside all drafts."""
 
-from .series import keeps_output, looks, num_requests, shortened
+from .series import keeps_output, legend_below, looks, num_requests, shortened
 from .style import headline, new_figure, styled
 
 __all__ = ["pruning_figure"]
@@ -35,7 +35,7 @@ def pruning_figure(result):
         2,
         len(loads),
         width_in=max(3.0 * len(loads), 6.0),
-        height_in=6.4,
+        height_in=6.0,
         sharex=True,
         sharey="row",
         squeeze=False,
@@ -64,7 +64,7 @@ def pruning_figure(result):
     grid[0, 0].set_ylabel("survival:\nP(first k accepted)")
     grid[1, 0].set_ylabel("share of blocks\nwith k verified")
     handles, labels = grid[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=5)
+    legend_below(figure, handles, labels)
     headline(figure, _title(positions, loads))
     return figure
 

@@ -10,6 +10,7 @@ __all__ = [
     "few_loads",
     "hollow_key",
     "keeps_output",
+    "legend_below",
     "looks",
     "num_requests",
     "of_policy",
@@ -40,7 +41,7 @@ def looks(labels):
 
 def _look(i, label):
     again = i // len(COLORS)
-    marker = MARKERS[(i + 3 * again) % len(MARKERS)]
+    marker = MARKERS[(i + 2 * again) % len(MARKERS)]
     # A star of the same size looks smaller.
     scale = 1.6 if marker == "*" else 1.0
     return {
@@ -102,6 +103,17 @@ def hollow_key(axes, rows):
         return [], []
     handles = axes.plot([], [], "o", color="#555555", markerfacecolor="white")
     return handles, ["hollow: past the profile's last probe"]
+
+
+def legend_below(figure, handles, labels):
+    """Put one legend below all panels: as many columns as fit, the figure higher by its rows."""
+    if not labels:
+        return
+    width_in = 0.085 * max(map(len, labels)) + 0.75
+    columns = max(1, int(figure.get_figwidth() / width_in))
+    rows = -(-len(labels) // columns)
+    figure.set_figheight(figure.get_figheight() + 0.225 * rows)
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns)
 
 
 def concurrency_axis(axes, loads):

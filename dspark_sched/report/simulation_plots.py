@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .series import concurrency_axis, draw_line, hollow_key, looks, of_policy
+from .series import concurrency_axis, draw_line, hollow_key, legend_below, looks, of_policy
 from .style import BAND, headline, new_figure, styled
 
 __all__ = ["throughput_figure"]
@@ -23,7 +23,7 @@ def throughput_figure(result):
     -------
     matplotlib.figure.Figure
     """
-    figure, (throughput, verified) = new_figure(1, 2, width_in=11.0, height_in=5.6)
+    figure, (throughput, verified) = new_figure(1, 2, width_in=11.0, height_in=5.0)
     for policy, look in looks(result.settings["labels"]).items():
         rows = of_policy(result.rows, policy)
         draw_line(throughput, rows, "concurrency", "tokens_per_second", look)
@@ -48,7 +48,7 @@ def throughput_figure(result):
     handles, labels = throughput.get_legend_handles_labels()
     hollow, explained = hollow_key(throughput, result.rows)
     figure.get_layout_engine().set(wspace=0.04)
-    figure.legend(handles + hollow, labels + explained, loc="outside lower center", ncols=4)
+    legend_below(figure, handles + hollow, labels + explained)
     headline(figure, result.verdicts[0])
     return figure
 
