@@ -1,10 +1,10 @@
 """Our own JSON of a profile: everything, versioned, every number in the unit it came in."""
 
 from ..checks import InputError
-from ..profile import RequestCost
+from ..profile import RequestCost, SpsProfile
 from . import fields
 
-__all__ = ["SCHEMA", "read", "write"]
+__all__ = ["SCHEMA", "read", "replace", "write"]
 
 SCHEMA = "dspark-sched/profile/1"
 _PARTS = ("fixed", "alpha", "draft")
@@ -62,6 +62,12 @@ def write(profile, num_requests=None):
     """Return the file's content; nothing is inserted or left out."""
     content = {"schema": SCHEMA, **profile.content(), "details": profile.details}
     return {**content, "notes": list(profile.notes)}, []
+
+
+def replace(profile, **changes):
+    """Return a profile with some of the file's fields changed."""
+    content, _ = write(profile)
+    return SpsProfile(**read({**content, **changes}, "profile"))
 
 
 def _part(content, name, where):

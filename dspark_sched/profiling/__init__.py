@@ -1,0 +1,1 @@
+"""From raw step timings to a profile, and what to doubt in one."""

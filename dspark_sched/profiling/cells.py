@@ -1,0 +1,108 @@
+"""Timings by cell (R, B): warm-up left out, outliers left out, the median."""
+
+import msgspec
+import numpy as np
+
+from ..checks import InputError
+
+__all__ = ["OUTLIER_MADS", "Cells", "cells_of", "relative_noise"]
+
+#: Rows farther from their cell's median than this many scaled median deviations are left out.
+OUTLIER_MADS = 5.0
+_TO_SIGMA = 1.4826  # median absolute deviation of a normal law -> its standard deviation
+_OF_MEDIAN = 1.2533  # standard error of a median, in those of a mean
+
+
+class Cells(msgspec.Struct, frozen=True, eq=False):
+    """One entry per measured pair of R and B, sorted by R, then B.
+
+    Attributes
+    ----------
+    requests, batch_tokens : ndarray of int64, shape (C,)
+    medians : ndarray of float64, shape (C,)
+        In the unit of the timings.
+    samples : tuple of ndarray
+        The rows that were kept.
+    num_warmup, num_outliers : ndarray of int64, shape (C,)
+        Rows left out.
+    """
+
+    requests: np.ndarray
+    batch_tokens: np.ndarray
+    medians: np.ndarray
+    samples: tuple
+    num_warmup: np.ndarray
+    num_outliers: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.medians)
+
+    def where(self, keep):
+        """Return the cells for which ``keep`` is true."""
+        chosen = np.flatnonzero(keep)
+        return Cells(
+            self.requests[chosen],
+            self.batch_tokens[chosen],
+            self.medians[chosen],
+            tuple(self.samples[i] for i in chosen),
+            self.num_warmup[chosen],
+            self.num_outliers[chosen],
+        )
+
+
+def cells_of(timings, warmup=None):
+    """Group timings by (R, B).
+
+    Parameters
+    ----------
+    timings : Timings
+    warmup : int, optional
+        First rows of each cell that are left out; default: a tenth of the cell's rows, rounded
+        down.
+    """
+    pairs = np.stack([timings.requests, timings.batch_tokens], axis=1)
+    unique, which = np.unique(pairs, axis=0, return_inverse=True)
+    order = np.argsort(which.ravel(), kind="stable")
+    bounds = np.cumsum(np.bincount(which.ravel()))[:-1]
+    samples, num_warmup, num_outliers = [], [], []
+    for (requests, tokens), values in zip(
+        unique, np.split(timings.values[order], bounds), strict=True
+    ):
+        skipped = len(values) // 10 if warmup is None else warmup
+        if skipped >= len(values):
+            raise InputError(
+                f"{timings.source}: {len(values)} rows for {requests} requests and {tokens} batch "
+                f"tokens, none left after {skipped} of warm-up; measure more, or lower warmup"
+            )
+        warm = values[skipped:]
+        kept = _without_outliers(warm)
+        samples.append(kept)
+        num_warmup.append(skipped)
+        num_outliers.append(len(warm) - len(kept))
+    return Cells(
+        requests=unique[:, 0],
+        batch_tokens=unique[:, 1],
+        medians=np.array([np.median(kept) for kept in samples]),
+        samples=tuple(samples),
+        num_warmup=np.array(num_warmup),
+        num_outliers=np.array(num_outliers),
+    )
+
+
+def relative_noise(cells):
+    """Typical relative standard error of a cell's median; 0 where no cell has 3 rows."""
+    errors = [
+        _OF_MEDIAN * _TO_SIGMA * _deviation(kept) / np.sqrt(len(kept)) / np.median(kept)
+        for kept in cells.samples
+        if len(kept) >= 3
+    ]
+    return float(np.median(errors)) if errors else 0.0
+
+
+def _without_outliers(values):
+    limit = OUTLIER_MADS * _TO_SIGMA * _deviation(values)
+    return values[np.abs(values - np.median(values)) <= limit] if limit > 0.0 else values
+
+
+def _deviation(values):
+    return float(np.median(np.abs(values - np.median(values))))
