@@ -148,7 +148,7 @@ def simulate(
         **tables,
         best=best_policies(tables["repeats"], contenders, runs.lossless, loads),
         verdicts=verdicts(tables["rows"], tables["repeats"], contenders, runs.lossless, loads),
-        notes=row_notes + notes(log, profile, workload, settings),
+        notes=row_notes + notes(log, profile, workload, settings, runs.lossless),
         settings=settings,
     )
 

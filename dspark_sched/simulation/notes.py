@@ -7,7 +7,7 @@ import numpy as np
 __all__ = ["notes", "runs_of", "where"]
 
 
-def notes(log, profile, workload, settings):
+def notes(log, profile, workload, settings, lossless):
     """Assumptions and warnings; see ``simulate``.
 
     Parameters
@@ -16,6 +16,8 @@ def notes(log, profile, workload, settings):
     profile : SpsProfile
     workload : Workload
     settings : dict
+    lossless : dict
+        {policy: bool or None}
 
     Returns
     -------
@@ -33,6 +35,11 @@ def notes(log, profile, workload, settings):
         "assumed: a policy that verifies less meets the request's logged blocks in the same "
         "order, from the first again when they are used up"
     )
+    said += [
+        f"{name} is not known to be lossless; dspark_sched.verification.output_law can show it"
+        for name in lossless
+        if lossless[name] is None
+    ]
     if settings["repeats"] == 1:
         said.append("one repeat gives no interval, so no difference is called clear; use 3 or more")
     else:

@@ -86,7 +86,8 @@ class _Watched:
             lengths, expected = plan.lengths, float(plan.expected_tokens)
         except (TypeError, ValueError, AttributeError):
             raise InputError(
-                f"policy {self.name}: step() must return (state, Allocation); got {answer!r}"
+                f"policy {self.name}: step() must return (state, Allocation); got "
+                f"{type(answer).__name__}"
             ) from None
         self._check(lengths, expected, len(batch.request_ids))
         return state, plan

@@ -9,13 +9,25 @@ import pytest
 from click.testing import CliRunner
 from dspark_sched_cli.main import cli
 
+from dspark_sched.simulation.policies import KNOWN
+
 FIGURES = [
     "tokens_per_second",
     "tokens_per_second_low",
     "tokens_per_second_high",
+    "user_tokens_per_second",
+    "user_tokens_per_second_p5",
+    "tpot_ms_p50",
+    "tpot_ms_p95",
+    "tpot_ms_p99",
+    "inter_step_ms_p50",
+    "inter_step_ms_p95",
     "acceptance_length",
+    "accepted_drafts",
     "verified_per_request",
     "accepted_per_verified",
+    "conditional_acceptance",
+    "wasted_verification",
     "predicted_tokens_per_second",
     "extrapolated_share",
 ]
@@ -82,6 +94,7 @@ def test_what_is_printed_fits_80_columns_and_ends_with_the_verdict(files):
     assert done.stderr == ""
     assert lines.index("Notes") < lines.index("Verdict")
     assert "draft made, nothing verified" in done.stdout
+    assert len(lines) - lines.index("Verdict") <= 16
     assert "no temperatures were given" in done.stdout
 
 
@@ -90,8 +103,9 @@ def test_the_csv_holds_the_rows_that_json_prints(files):
     header, *lines = (files / "out.csv").read_text().splitlines()
     assert header.split(",")[: len(FIGURES) + 2] == ["policy", "concurrency", *FIGURES]
     for line, row in zip(lines, content["rows"], strict=True):
-        numbers = [None if cell == "" else float(cell) for cell in line.split(",")[1:]]
-        assert numbers == list(row.values())[1:]
+        values = {"": None, "True": True, "False": False}
+        cells = [values[cell] if cell in values else float(cell) for cell in line.split(",")[1:]]
+        assert cells == list(row.values())[1:]
 
 
 def test_a_seed_gives_the_same_files_and_another_seed_other_figures(files):
@@ -128,9 +142,58 @@ def test_lookup_decides_what_a_step_between_probes_costs(files):
         assert row["step_seconds"] == pytest.approx(milliseconds / 1000)
 
 
+def test_policies_that_are_not_lossless_are_marked_and_cannot_win(files):
+    policies = ["--policy", "none,threshold:0.5,uniform,cap-after,oracle,global"]
+    done = run(files, *policies, "--concurrency", "4")
+    assert done.exit_code == 0
+    assert "oracle !" in done.stdout
+    assert "global !" in done.stdout
+    assert "uniform !" not in done.stdout
+    verdict = " ".join(done.stdout.split("Verdict")[1].split())
+    assert "not lossless, so out of the running; against the fastest: oracle" in verdict
+    assert "global" not in verdict.split("not lossless")[0]
+
+
+def test_a_policy_from_the_current_directory(files, monkeypatch):
+    code = ["import dspark_sched as ds", "half = lambda profile, gamma: ds.FixedLength(profile, 1)"]
+    (files / "cwd_policy.py").write_text("\n".join(code))
+    monkeypatch.chdir(files)
+    done = run(files, "--policy", "cwd_policy:half", "--concurrency", "4")
+    assert done.exit_code == 0, done.stderr
+    assert "cwd_policy:half ?" in done.stdout
+    assert "cwd_policy:half is not known to be lossless" in " ".join(done.stdout.split())
+
+
+def test_an_engine_without_a_drafter_can_win(files):
+    (files / "plain.csv").write_text("batch_tokens,step_ms\n4,6\n64,7\n")
+    options = ["--plain-sps", files / "plain.csv", "--draft-ms", "40", "--concurrency", "8"]
+    content = printed_json(files, "--policy", "none,fixed:3,delayed", *options)
+    rates = [row["tokens_per_second"] for row in content["rows"]]
+    assert rates[0] == pytest.approx(8 / 0.007)
+    assert content["rows"][1]["step_seconds"] == pytest.approx(0.060)
+    assert content["best"][0]["policy"] == "none"
+    assert any(said.startswith("not speculating wins at 8") for said in content["verdicts"])
+    assert content["settings"]["labels"]["none"] == "none (engine without a drafter)"
+    assert content["settings"]["profile"]["draft"]["values"] == [40.0]
+
+
+def test_help_explains_every_policy_on_one_page():
+    done = CliRunner().invoke(cli, ["simulate", "--help"])
+    assert done.exit_code == 0
+    lines = done.stdout.splitlines()
+    assert len(lines) < 85
+    assert max(map(len, lines)) <= 80
+    for form in KNOWN:
+        assert form.split(":lag")[0] in done.stdout, form
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        (["--policy", "cwd_nothing:half"], "there is no module cwd_nothing, neither installed"),
+        (["--plain-sps", "missing.csv"], "missing.csv: no such file"),
+        (["--draft-ms", "-1"], "--draft-ms must be at least 0 and finite; got -1.0"),
+        (["--draft-ms", "nan"], "--draft-ms must be at least 0 and finite; got nan"),
         (["--policy", "magic"], "unknown policy 'magic'; the policies are none, fixed:k"),
         (["--policy", "none,none"], "policy none is given twice"),
         (["--policy", "fixed:4"], "gamma = 3; use fixed:0 to fixed:3"),
