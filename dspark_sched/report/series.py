@@ -50,7 +50,8 @@ def _look(i, label):
         "marker": marker,
         "markersize": scale * max(8.0 - 0.5 * i, 4.5),
         "linewidth": max(2.4 - 0.15 * i, 1.4),
-        "label": shortened(label),
+        # A legend leaves out what begins with an underscore.
+        "label": shortened(f" {label}" if label.startswith("_") else label),
     }
 
 
