@@ -4,7 +4,6 @@ import msgspec
 import numpy as np
 
 from .. import checks
-from ..kernels import hot
 from ..types import Status
 from .base import allocation, candidates
 
@@ -88,6 +87,5 @@ class Uniform:
 
 
 def _mean_survival(checked):
-    sums = np.empty(checked.survival.shape[1])
-    count = hot.column_sums(checked.survival, checked.row_valid, sums)
-    return sums / count if count else None
+    usable = checked.survival[checked.row_valid]
+    return usable.mean(axis=0) if len(usable) else None

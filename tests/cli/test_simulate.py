@@ -156,12 +156,12 @@ def test_policies_that_are_not_lossless_are_marked_and_cannot_win(files):
 
 def test_a_policy_from_the_current_directory(files, monkeypatch):
     code = ["import dspark_sched as ds", "half = lambda profile, gamma: ds.FixedLength(profile, 1)"]
-    (files / "cwd_policy.py").write_text("\n".join(code))
+    (files / "own.py").write_text("\n".join(code))
     monkeypatch.chdir(files)
-    done = run(files, "--policy", "cwd_policy:half", "--concurrency", "4")
+    done = run(files, "--policy", "own:half", "--concurrency", "4")
     assert done.exit_code == 0, done.stderr
-    assert "cwd_policy:half ?" in done.stdout
-    assert "cwd_policy:half is not known to be lossless" in " ".join(done.stdout.split())
+    assert "own:half ?" in done.stdout
+    assert "own:half is not known to be lossless" in " ".join(done.stdout.split())
 
 
 def test_an_engine_without_a_drafter_can_win(files):
@@ -190,7 +190,7 @@ def test_help_explains_every_policy_on_one_page():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--policy", "cwd_nothing:half"], "there is no module cwd_nothing, neither installed"),
+        (["--policy", "nowhere:half"], "there is no module nowhere, neither installed"),
         (["--plain-sps", "missing.csv"], "missing.csv: no such file"),
         (["--draft-ms", "-1"], "--draft-ms must be at least 0 and finite; got -1.0"),
         (["--draft-ms", "nan"], "--draft-ms must be at least 0 and finite; got nan"),
