@@ -26,6 +26,8 @@ _HOME = {
     "SimulationResult": "types",
     "SpsProfile": "profile",
     "Status": "types",
+    "Threshold": "allocation.threshold",
+    "Uniform": "allocation.uniform",
     "VerifiedBlock": "types",
     "acceptance": "calibration.acceptance",
     "allocate": "allocation.greedy",
