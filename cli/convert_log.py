@@ -132,7 +132,7 @@ def _show(summary, written):
 
 def _counts(summary):
     known = (
-        ("steps", summary.num_steps),
+        ("drafted blocks", summary.num_steps),
         ("draft tokens verified", summary.num_draft_tokens),
         ("accepted", summary.num_accepted_tokens),
     )

@@ -1,6 +1,5 @@
 """Which format a file has: by its suffix where that says it all, else by what is in it."""
 
-import csv
 import glob
 import json
 import mmap
@@ -9,7 +8,7 @@ import zipfile
 from pathlib import Path
 
 from ..checks import InputError
-from .schema import LIST_FORMS, OUTCOMES, WIDE
+from .schema import LIST_FORMS, WIDE
 
 __all__ = ["LOG_FORMATS", "SUMMARY_FORMATS", "choose_format", "detect", "find_files"]
 
@@ -42,6 +41,7 @@ _SUFFIXES = {
     ".pt": "torch",
     ".pth": "torch",
 }
+_LINES = (".jsonl", ".ndjson")
 #: What a folder is searched for; the first kind that is there.
 _FOLDER_SUFFIXES = (".parquet", ".pt", ".npz", ".jsonl", ".csv")
 _JSON_MARKS = (
@@ -163,21 +163,22 @@ def _kind_of_json(file, head):
         return "deepspec"
     if {"reqs", "forward_ct"} <= keys:
         return "sglang-decisions"
-    if any(name in LIST_FORMS or name in OUTCOMES or WIDE.fullmatch(name) for name in keys):
+    if "accepted" in keys:
         return "jsonl"
     found = _first_mark(file, _JSON_MARKS)
-    return found or ("jsonl" if file.suffix.lower() in (".jsonl", ".ndjson") else None)
+    is_ours = file.suffix.lower() in _LINES or any(name in LIST_FORMS for name in keys)
+    return found or ("jsonl" if is_ours else None)
 
 
 def _kind_of_table(file, head):
     first_line = head.partition(b"\n")[0].decode("utf-8", "replace")
-    names = next(csv.reader([first_line]), [])
-    if {"num_drafts", "acceptance_length"} <= set(names):
+    names = [name.strip().strip('"') for name in first_line.split(",")]
+    if "acceptance_length" in names:
         return "speculators"
     is_ours = "accepted" in names or any(WIDE.fullmatch(name) for name in names)
     if is_ours or file.suffix.lower() == ".csv":
         return "csv"
-    return "jsonl" if file.suffix.lower() in (".jsonl", ".ndjson") else None
+    return "jsonl" if file.suffix.lower() in _LINES else None
 
 
 def _first_mark(file, marks):

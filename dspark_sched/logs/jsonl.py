@@ -63,7 +63,9 @@ class JsonLines(LogFile):
 
     def __init__(self, file):
         super().__init__(file)
-        first = next(objects(file), {})
+        first = next(objects(file), None)
+        if first is None:
+            raise InputError(f"{file}: no rows; log at least one drafted block")
         self.schema = pa.schema([(name, column_type(name, value)) for name, value in first.items()])
 
     def tables(self, columns):

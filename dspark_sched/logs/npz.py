@@ -6,7 +6,9 @@ in the shards of the engines, may stand for ``accepted``.
 
 import contextlib
 import math
+import struct
 import zipfile
+import zlib
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +26,9 @@ ROWS_PER_TABLE = 65536
 MAX_UNFOLDED = 200
 _FREE_BYTES = 1 << 26
 _OTHER_NAMES = {"logits": "confidence_logits", "prefix_mask": "accepted"}
+#: What NumPy and zipfile raise about damaged bytes.
+_DAMAGE = (zipfile.BadZipFile, zlib.error, struct.error, SyntaxError, LookupError, EOFError)
+_DAMAGE += (OSError, RuntimeError, ValueError, TypeError)
 _AGAIN = "write it again with numpy.savez"
 
 
@@ -73,7 +78,7 @@ class NumpyArchive(LogFile):
             yield
         except InputError:
             raise
-        except (zipfile.BadZipFile, EOFError, RuntimeError, NotImplementedError, ValueError):
+        except _DAMAGE:
             raise InputError(
                 f"{self.file}: not a readable .npz file ({self.file.stat().st_size} bytes; "
                 f"truncated, or another format); {_AGAIN}"

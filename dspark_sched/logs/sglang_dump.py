@@ -75,24 +75,24 @@ class ServerInfo(_Steps):
             simulated = payload.get("simulate_acc_len")
             if simulated is not None:
                 raise InputError(
-                    f"{self.file}, {where}: recorded with SGLANG_SIMULATE_ACC_LEN={simulated}, so "
+                    f"{where}: recorded with SGLANG_SIMULATE_ACC_LEN={simulated}, so "
                     f"acceptance was not measured; record again without it"
                 )
             for number, step in enumerate(_list(payload, "records", where)):
                 if type(step) is not dict or "reqs" not in step:
                     raise InputError(
-                        f"{self.file}, {where}: records[{number}] has no 'reqs', so there is no "
+                        f"{where}: records[{number}] has no 'reqs', so there is no "
                         f"block in it; {_RECORD}"
                     )
-                yield f"{self.file}, {where}, records[{number}]", step, gamma
+                yield f"{where}, records[{number}]", step, gamma
 
     def _payloads(self, content):
         if "records" in content:
-            return [("the record", content)]
+            return [(str(self.file), content)]
         states = content.get("internal_states", content)
         states = states if type(states) is list else [states]
         found = [
-            (f"internal_states[{rank}].{key}", state[key])
+            (f"{self.file}, internal_states[{rank}].{key}", state[key])
             for rank, state in enumerate(states)
             for key in _INFO_KEYS
             if type(state) is dict and type(state.get(key)) is dict

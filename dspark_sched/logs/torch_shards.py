@@ -7,6 +7,7 @@ this reader accepts nothing else: so a file can never unfold into more than its 
 
 import contextlib
 import math
+import struct
 import zipfile
 
 import numpy as np
@@ -118,10 +119,10 @@ def _archive(file):
         raise InputError(
             f"{file}: {error}; only plain tensors are read, because a pickle can run code. {_AGAIN}"
         ) from None
-    except (EOFError, RuntimeError, NotImplementedError, ValueError) as error:
+    except (EOFError, OSError, RuntimeError, ValueError, struct.error) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{file}: the zip is damaged; copy it again") from None
+        raise InputError(f"{file}: cannot be read, or the zip is damaged; copy it again") from None
 
 
 def _tensor(archive, key, file):
