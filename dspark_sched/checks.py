@@ -90,7 +90,8 @@ def _as_float_matrix(values, name, keep_half=False):
             return values
     array = as_array(values, name)
     kind, itemsize = array.dtype.kind, array.dtype.itemsize
-    if kind in "iu" or (array.size == 0 and not isinstance(values, np.ndarray)):
+    is_list = isinstance(values, list | tuple)
+    if kind in "iu" or (is_list and (kind == "f" or array.size == 0)):
         dtype = np.float64
     elif kind == "f" and itemsize in (2, 4, 8):
         dtype = array.dtype.newbyteorder("=")
@@ -113,9 +114,12 @@ def _as_float_matrix(values, name, keep_half=False):
     return array if array.flags.writeable and array.flags.aligned else array.copy()
 
 
-def as_confidence(values, name="confidence"):
-    """Return ``values`` as a [R, gamma] array of float32 or float64, ready for the kernels."""
-    return _as_float_matrix(values, name)
+def as_confidence(values, name="confidence", keep_half=False):
+    """Return ``values`` as a [R, gamma] array of float32 or float64, ready for the kernels.
+
+    ``keep_half`` leaves float16 as it is, for callers that must know it.
+    """
+    return _as_float_matrix(values, name, keep_half)
 
 
 def as_logits(values, name="logits"):
@@ -131,13 +135,15 @@ def as_logits(values, name="logits"):
     return array
 
 
-def invalid_confidence_error(confidence, flat_index, name="confidence"):
+DROP = '; or invalid="drop" to give such rows no further drafts'
+
+
+def invalid_confidence_error(confidence, flat_index, name="confidence", or_else=DROP):
     """Build the error for one confidence that is NaN or outside [0, 1]."""
     row, position = divmod(int(flat_index), confidence.shape[1])
     return InputError(
         f"{name} must lie in [0, 1]; got {confidence[row, position]} at row {row}, position "
-        f'{position + 1}. Pass calibrated probabilities, not logits; or invalid="drop" to give '
-        f"such rows no further drafts"
+        f"{position + 1}. Pass calibrated probabilities, not logits{or_else}"
     )
 
 
@@ -145,7 +151,7 @@ def check_confidence(confidence, name="confidence"):
     """Raise if a confidence is NaN or outside [0, 1]."""
     flat_index = hot.first_invalid(confidence)
     if flat_index >= 0:
-        raise invalid_confidence_error(confidence, flat_index, name)
+        raise invalid_confidence_error(confidence, flat_index, name, or_else="")
 
 
 def as_lengths(values, num_requests, name):
@@ -162,10 +168,14 @@ def as_lengths(values, num_requests, name):
             f"{name} must have one value per request, shape ({num_requests},); "
             f"got shape {array.shape}"
         )
-    if array.dtype != np.int32 and array.size:
-        array = np.clip(array, -1, np.iinfo(np.int32).max)
-    array = np.ascontiguousarray(array, dtype=np.int32)
-    return array if array.flags.writeable else array.copy()
+    most = np.iinfo(np.int32).max
+    for row in np.flatnonzero((array < 0) | (array > most))[:1]:
+        raise InputError(
+            f"{name} must lie in 0..gamma; got {array[row]} at row {row}. "
+            f"Clip it: numpy.clip({name}, 0, gamma)"
+        )
+    # A copy: ``out`` may be the caller's own array of bounds.
+    return np.array(array, dtype=np.int32, order="C")
 
 
 def check_bounds(min_lengths, max_lengths, gamma):
@@ -179,7 +189,8 @@ def bounds_error(min_lengths, max_lengths, gamma, row):
     """Build the error for one request whose bounds do not fit."""
     return InputError(
         f"bounds must satisfy 0 <= min_lengths <= max_lengths <= gamma = {gamma}; got "
-        f"min {min_lengths[row]}, max {max_lengths[row]} at row {row}"
+        f"min {min_lengths[row]}, max {max_lengths[row]} at row {row}. Clip them with "
+        f"numpy.clip(bounds, 0, gamma); n tokens left are room for n - 1 drafts and the bonus"
     )
 
 
@@ -266,18 +277,21 @@ def check_choice(value, choices, name):
         raise InputError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}")
 
 
-def check_gamma(found, expected, found_where, expected_where):
+REFIT = "use files of the same drafter, or fit the temperatures again"
+
+
+def check_gamma(found, expected, found_where, expected_where, remedy=REFIT):
     """Raise if two things that must have one gamma have two."""
     if found != expected:
         raise InputError(
             f"gamma differs: {found_where} have {found} draft positions, {expected_where} "
-            f"{expected}; use files of the same drafter, or fit the temperatures again"
+            f"{expected}; {remedy}"
         )
 
 
 def as_probes(values, name):
     """Return measured sizes as a strictly increasing int64 array, read-only."""
-    probes = np.asarray(values)
+    probes = as_array(values, name)
     if probes.ndim != 1 or probes.size == 0:
         raise InputError(f"{name} must be a list of at least one size; got shape {probes.shape}")
     if probes.dtype.kind not in "iuf":
@@ -297,7 +311,7 @@ def as_probes(values, name):
 
 def as_measured(values, name, num_probes, positive=True):
     """Return one finite number per probe as float64, read-only; ``positive`` as it says."""
-    rates = np.asarray(values)
+    rates = as_array(values, name)
     if rates.dtype.kind not in "iuf":
         raise InputError(f"{name} must be numbers; got dtype {rates.dtype}")
     if rates.shape != (num_probes,):
@@ -308,7 +322,7 @@ def as_measured(values, name, num_probes, positive=True):
     bad = ~np.isfinite(rates)
     if positive:
         with np.errstate(over="ignore", divide="ignore"):
-            bad |= ~((rates > 0.0) & np.isfinite(1.0 / rates))
+            bad |= ~((rates > 0.0) & np.isfinite(1000.0 / rates) & np.isfinite(1000.0 * rates))
     if bad.any():
         i = int(np.argmax(bad))
         rule = "positive and finite" if positive else "finite"

@@ -362,7 +362,7 @@ class SpsProfile:
             A negative batch, one past the last probe with ``beyond="raise"``, or no
             ``num_requests`` where it is needed.
         """
-        tokens = np.asarray(batch_tokens)
+        tokens = checks.as_array(batch_tokens, "batch_tokens")
         if tokens.dtype.kind not in "iuf" or not (tokens >= 0).all():
             raise InputError(f"batch_tokens must be numbers, at least 0; got {batch_tokens!r}")
         if self._beyond == "raise" and self.is_extrapolated(tokens).any():
@@ -440,9 +440,10 @@ class SpsProfile:
             if self._lookup == "exact":
                 theta[1:][~np.isin(tokens[1:], self._probes)] = np.inf
             return overhead, theta
-        if stop > len(self._table):
-            self._table = self._interpolate(np.arange(1 << (stop - 1).bit_length()))
-        return overhead, self._table[first_batch_tokens:stop]
+        table = self._table
+        if stop > len(table):
+            table = self._table = self._interpolate(np.arange(1 << (stop - 1).bit_length()))
+        return overhead, table[first_batch_tokens:stop]
 
     def step_times(self, first_batch_tokens, num_drafts, num_requests):
         """Step times for 0..num_drafts drafts on top of ``first_batch_tokens``; see ``curve``."""
@@ -476,7 +477,10 @@ class SpsProfile:
             found.append(Finding("one-probe", "one probe only: measure at least two batch sizes"))
         if self.is_flat:
             found.append(
-                Finding("flat", "flat: every step takes the same time, so all drafts are verified")
+                Finding(
+                    "flat",
+                    "flat: every step takes the same time, so all drafts are verified; measure larger batches, until the time rises",
+                )
             )
         elif (reachable == reachable[0]).all():
             found.append(

@@ -120,14 +120,19 @@ class DelayedReference:
         return lengths, capacity, num_unknown, cold
 
     def mean_survival(self, newest):
-        """Mean survival per position over the valid rows of steps 0..newest; None without any."""
-        rows = [
-            survival([row])[0]
-            for step in self.steps[: max(newest + 1, 0)]
-            for row in step.values()
-            if all(0.0 <= c <= 1.0 for c in row)
-        ]
-        return [sum(column) / len(rows) for column in zip(*rows, strict=True)] if rows else None
+        """Mean survival per position over the rows of steps 0..newest that are usable up to it.
+
+        Never rising; a position without any: that of the position before. None without any row.
+        """
+        rows = [row for step in self.steps[: max(newest + 1, 0)] for row in step.values()]
+        means = []
+        for k in range(self.gamma):
+            usable = [row for row in rows if all(0.0 <= c <= 1.0 for c in row[: k + 1])]
+            if not usable and k == 0:
+                return None
+            values = [math.prod(row[: k + 1]) for row in usable]
+            means.append(min([sum(values) / len(values) if values else 1.0, *means]))
+        return means
 
 
 # --- Verification (section 2): the token rule --------------------------------------------------

@@ -20,7 +20,7 @@ class DelayedState(msgspec.Struct, frozen=True, eq=False):
 
     ``history`` holds the survivals of the last ``lag`` steps, oldest first, realigned to
     ``request_ids`` (the last step's); a row of NaN: the request was absent at some step since.
-    ``recent`` holds the per-position (sum, rows) of the same steps; ``total`` that of all
+    ``recent`` holds (sums, rows), both per position, of the same steps; ``total`` those of all
     steps before them, from which the running mean is taken.
     """
 
@@ -50,12 +50,12 @@ class Delayed:
     def __init__(self, profile, gamma, lag=2, unknown=None, invalid="raise", name=None):
         self._profile = profile
         self._gamma = checks.as_count(gamma, "gamma", 1)
-        self._lag = checks.as_count(lag, "lag")
-        if self._lag == 0:
+        if lag == 0:
             raise LosslessnessError(
                 "lag must be at least 1: a capacity searched on the current confidences lets a "
                 "sampled draft decide whether it is verified, so the output is not the target's"
             )
+        self._lag = checks.as_count(lag, "lag", 1)
         checks.check_choice(invalid, INVALID, "invalid")
         self._invalid = invalid
         self._unknown = None
@@ -66,7 +66,7 @@ class Delayed:
     def init(self):
         """State before the first step: nobody is known."""
         nobody = np.empty((0, self._gamma))
-        nothing = (np.zeros(self._gamma), 0)
+        nothing = (np.zeros(self._gamma), np.zeros(self._gamma, np.int64))
         return DelayedState(
             request_ids=np.empty(0, np.int64),
             history=(nobody,) * self._lag,
@@ -89,8 +89,16 @@ class Delayed:
         DelayedState, Allocation
         """
         confidence = checks.as_confidence(batch.confidence)
+        if len(confidence) == 0:
+            confidence = confidence.reshape(0, self._gamma)
         num_requests, gamma = confidence.shape
-        checks.check_gamma(gamma, self._gamma, "the confidences", "the scheduler")
+        checks.check_gamma(
+            gamma,
+            self._gamma,
+            "the confidences",
+            "the scheduler",
+            remedy="make the scheduler with the gamma of this drafter",
+        )
         request_ids = checks.as_ids(batch.request_ids, num_requests)
         first, last = as_bounds(batch.min_lengths, batch.max_lengths, num_requests, gamma)
         if out is None:
@@ -102,7 +110,8 @@ class Delayed:
         request_ids, history = _realigned(state, request_ids)
         total = _added(state.total, state.recent[0])
         unknown, is_cold = self._prior(total)
-        survival, totals = np.empty((num_requests, gamma)), np.empty(gamma)
+        survival = np.empty((num_requests, gamma))
+        totals, rows = np.empty(gamma), np.empty(gamma, np.int64)
         work = scratch(confidence.shape)
         result = hot.delayed_step(
             confidence,
@@ -122,10 +131,9 @@ class Delayed:
             work.sums,
             out,
             totals,
+            rows,
         )
-        status, where, num_invalid, num_unknown, num_valid, capacity, granted, extra, tokens = (
-            result
-        )
+        status, where, num_invalid, num_unknown, capacity, granted, extra, tokens = result
         if status != hot.OK:
             raise kernel_error(status, where, confidence, first, last, self._profile, base_tokens)
         admitted = granted + extra
@@ -144,7 +152,7 @@ class Delayed:
         state = DelayedState(
             request_ids=request_ids,
             history=(*history[1:], survival),
-            recent=(*state.recent[1:], (totals, num_valid)),
+            recent=(*state.recent[1:], (totals, rows)),
             total=total,
         )
         return state, allocation
@@ -152,10 +160,10 @@ class Delayed:
     def _prior(self, total):
         if self._unknown is not None:
             return self._unknown, False
-        sums, count = total
-        if count == 0:
-            return np.ones(self._gamma), True
-        return sums / count, False
+        sums, rows = total
+        mean = np.divide(sums, rows, out=np.ones(self._gamma), where=rows > 0)
+        # Positions may have been usable in different rows; a survival never rises.
+        return np.minimum.accumulate(mean), rows[0] == 0
 
 
 def _history_status(num_unknown, is_cold):
@@ -215,7 +223,7 @@ class DelayedScheduler:
         position over steps at least ``lag`` old; 1, with COLD_START, while there is none.
     invalid : {"drop", "raise"}
         A value that is NaN or outside [0, 1] ends its row's candidates and the row is counted
-        (it adds nothing to the running mean), or is refused.
+        (the positions before it still enter the running mean), or is refused.
 
     Examples
     --------

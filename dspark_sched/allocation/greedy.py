@@ -46,19 +46,15 @@ def survival(confidence, *, validate=True):
     >>> ds.survival([[0.5, 0.5, 1.0]])
     array([[0.5 , 0.25, 0.25]])
     """
-    dtype = np.dtype(getattr(confidence, "dtype", None)) if _is_half(confidence) else None
-    confidence = checks.as_confidence(confidence)
+    confidence = checks.as_confidence(confidence, keep_half=True)
+    dtype = confidence.dtype
+    if dtype == np.float16:
+        confidence = confidence.astype(np.float32)
     if validate:
         checks.check_confidence(confidence)
-    out = np.empty_like(confidence)
+    out = np.empty(confidence.shape, np.float32 if dtype == np.float32 else np.float64)
     hot.survival_products(confidence, out)
-    return out if dtype is None else out.astype(dtype)
-
-
-def _is_half(values):
-    return str(getattr(values, "dtype", "")).endswith("float16") and not str(values.dtype).endswith(
-        "bfloat16"
-    )
+    return out.astype(dtype, copy=False)
 
 
 def allocate(

@@ -45,14 +45,6 @@ class ReliabilityCounts(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     observed: np.ndarray
     squared_error: np.ndarray
 
-    def __add__(self, other):
-        return ReliabilityCounts(
-            rows=self.rows + other.rows,
-            predicted=self.predicted + other.predicted,
-            observed=self.observed + other.observed,
-            squared_error=self.squared_error + other.squared_error,
-        )
-
     @property
     def num_records(self):
         """Rows with ``verified >= k``, int64 [gamma]."""

@@ -157,7 +157,7 @@ def as_outcomes(accepted, verified, num_rows, gamma):
 
 
 def _as_counts(values, num_rows, name):
-    array = np.asarray(values)
+    array = checks.as_array(values, name)
     if array.size == 0:
         array = array.astype(np.int64)
     if array.dtype.kind not in "iu":

@@ -94,16 +94,16 @@ def candidate_survival(confidence, out, row_valid):
 
 
 @hot
-def column_sums(survival, row_valid, out):
-    """Sum the survivals of the valid rows per position into ``out``; return their number."""
-    count = 0
-    out[:] = 0.0
+def column_sums(survival, confidence, sums, counts):
+    """Sum survivals per position over the rows that are usable up to it, and count these."""
+    sums[:] = 0.0
+    counts[:] = 0
     for r in range(survival.shape[0]):
-        if row_valid[r]:
-            count += 1
-            for k in range(survival.shape[1]):
-                out[k] += survival[r, k]
-    return count
+        for k in range(survival.shape[1]):
+            if not (confidence[r, k] >= 0.0 and confidence[r, k] <= 1.0):
+                break
+            sums[k] += survival[r, k]
+            counts[k] += 1
 
 
 @hot
@@ -659,27 +659,28 @@ def delayed_step(
     sums,
     lengths,
     totals,
+    rows,
 ):
     """One step of section 5.2: capacity from ``older`` survivals, lengths from the current ones.
 
-    Leaves the step's survivals (rows of NaN: unknown) and their per-position ``totals`` over valid
-    rows. Returns (status, where, rows with unusable values, unknown rows, valid rows, capacity,
+    Leaves the step's survivals (rows of NaN: unknown) and, per position, their ``totals`` over the
+    usable ``rows``. Returns (status, where, rows with unusable values, unknown rows, capacity,
     drafts granted, drafts admitted beyond them, expected tokens).
     """
     status, where, num_invalid = _checked_survival(
         confidence, first, last, strict, survival, row_valid
     )
     if status != OK:
-        return status, where, num_invalid, 0, 0, 0, 0, 0, 0.0
+        return status, where, num_invalid, 0, 0, 0, 0, 0.0
     num_unknown = _with_prior(older, unknown, scratch)
     status, granted, n, _ = _search(
         scratch, first, last, rising, overhead, theta, keys, counts, sums
     )
     if status != OK:
-        return status, granted + n, num_invalid, num_unknown, 0, 0, 0, 0, 0.0
+        return status, granted + n, num_invalid, num_unknown, 0, 0, 0, 0.0
     capacity = granted + n
     _, _, admitted, tokens = _top(survival, first, last, capacity, keys, counts, lengths)
-    num_valid = column_sums(survival, row_valid, totals)
+    column_sums(survival, confidence, totals, rows)
     if num_invalid > 0:
         _forget_silent(confidence, row_valid, survival)
     return (
@@ -687,7 +688,6 @@ def delayed_step(
         where,
         num_invalid,
         num_unknown,
-        num_valid,
         capacity,
         granted,
         admitted,

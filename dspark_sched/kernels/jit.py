@@ -1,4 +1,4 @@
-"""The two kinds of kernel: hot ones hold the GIL, batch ones release it (docs/design notes).
+"""The two kinds of kernel: hot ones hold the GIL, batch ones release it.
 
 A hot kernel runs for microseconds inside a serving step. Releasing the GIL there invites another
 thread in, and getting it back can take the interpreter's 5 ms switch interval.

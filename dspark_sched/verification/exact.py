@@ -210,7 +210,8 @@ def _batch(world, outputs, rows, confidences_of):
     confidence = np.array([confidences_of(*row) for row in rows], dtype=np.float64)
     least = most = None
     if world.bounds is not None:
-        least, most = np.array([world.bounds(*row) for row in rows], dtype=np.int32).T
+        pairs = np.array([world.bounds(*row) for row in rows], dtype=np.int32)
+        least, most = pairs.reshape(-1, 2).T
     return Batch(
         request_ids=np.array([r for r, _, _ in rows], dtype=np.int64),
         confidence=confidence.reshape(len(rows), world.gamma),

@@ -6,6 +6,8 @@ It bounds the error on worlds that are too large to enumerate; ``exact`` proves 
 import msgspec
 import numpy as np
 
+from ..checks import InputError
+
 __all__ = ["GoodnessOfFit", "detection_power", "goodness_of_fit"]
 
 
@@ -50,6 +52,11 @@ def goodness_of_fit(counts, probabilities, alpha=1e-6, min_expected=25.0):
     Returns
     -------
     GoodnessOfFit
+
+    Raises
+    ------
+    InputError
+        Fewer than two cells are left: nothing could be rejected.
     """
     from scipy import stats
 
@@ -61,8 +68,16 @@ def goodness_of_fit(counts, probabilities, alpha=1e-6, min_expected=25.0):
     )
     with np.errstate(divide="ignore", invalid="ignore"):
         terms = np.where(observed > 0, observed * np.log(observed / expected), 0.0)
-    statistic = float("inf") if counts[impossible].any() else 2.0 * float(terms.sum())
-    p_value = float(stats.chi2.sf(statistic, len(observed) - 1))
+    if counts[impossible].any():
+        statistic, p_value = float("inf"), 0.0
+    elif len(observed) < 2:
+        raise InputError(
+            f"a goodness of fit needs at least 2 cells with an expected count of {min_expected}; "
+            f"got {len(observed)} from {counts.sum():.0f} samples. Draw more samples"
+        )
+    else:
+        statistic = 2.0 * float(terms.sum())
+        p_value = float(stats.chi2.sf(statistic, len(observed) - 1))
     return GoodnessOfFit(
         statistic=statistic,
         num_cells=len(observed),

@@ -134,7 +134,8 @@ def _decide(policy, states, histories, blocks):
     """
     key = histories
     for block in blocks:
-        key = key * block.num_views + block.view
+        # Numbered anew each time, so that the products stay small.
+        _, key = np.unique(key * block.num_views + block.view, return_inverse=True)
     _, examples, new_histories = np.unique(key, return_index=True, return_inverse=True)
     request_ids = np.arange(len(blocks), dtype=np.int64)
     new_states, lengths = [], []

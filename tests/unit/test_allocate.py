@@ -249,3 +249,28 @@ def test_beyond_raise_refuses_only_what_it_must_look_up():
 def test_a_capacity_beyond_all_drafts_admits_each_positive_one(confidence, capacity):
     plan = ds.allocate(confidence, APPENDIX_A, capacity=confidence.size + capacity)
     assert plan.lengths.tolist() == (np.array(naive.survival(confidence)) > 0).sum(1).tolist()
+
+
+def test_out_may_share_memory_with_the_bounds():
+    flat = ds.SpsProfile([1, 2, 3], steps_per_second=[1.0, 1.0, 1.0])
+    confidence = [[0.9, 0.9], [0.9, 0.9]]
+    bounds = np.array([1, 2], np.int32)
+    plan = ds.allocate(confidence, flat, capacity=4, max_lengths=bounds, out=bounds)
+    assert plan.lengths.tolist() == [1, 2]
+    buffer = np.array([2, 1, 2], np.int32)
+    plan = ds.allocate(confidence, flat, max_lengths=buffer[:2], out=buffer[1:])
+    assert plan.lengths.tolist() == [2, 1]
+
+
+def test_a_capacity_past_the_last_probe_is_marked():
+    plan = ds.plan_capacity([[1.0, 1.0, 1.0]], ds.SpsProfile([1, 2], step_seconds=[1.0, 1.1]))
+    assert plan.capacity == 3
+    assert ds.Status.EXTRAPOLATED in plan.status
+
+
+def test_a_very_large_prefill_is_priced_like_any_other():
+    """Past the size of the profile's table."""
+    profile = ds.SpsProfile([1, 1 << 21], step_seconds=[0.01, 1.0], lookup="linear")
+    plan = ds.allocate([[0.9, 0.9]], profile, other_tokens=(1 << 21) - 10)
+    assert plan.lengths.tolist() == [2]
+    assert plan.step_seconds == profile.step_seconds(plan.batch_tokens, 1)

@@ -91,14 +91,17 @@ REFUSED = [
     ({"capacity": True}, "capacity must be an integer; got True (bool)"),
     ({"min_lengths": [1, 1], "capacity": 1}, "capacity 1 is below the sum of min_lengths, 2"),
     ({"max_lengths": [3, 1]}, "gamma = 2; got min 0, max 3 at row 0"),
-    ({"min_lengths": [0, -1]}, "got min -1, max 2 at row 1"),
+    ({"min_lengths": [0, -1]}, "min_lengths must lie in 0..gamma; got -1 at row 1"),
     ({"min_lengths": [2, 2], "max_lengths": [2, 1]}, "got min 2, max 1 at row 1"),
     (
         {"max_lengths": [1]},
         "max_lengths must have one value per request, shape (2,); got shape (1,)",
     ),
     ({"max_lengths": [1.0, 2.0]}, "max_lengths must be integers (draft counts); got dtype float64"),
-    ({"max_lengths": np.array([2**40, 1])}, "got min 0, max 2147483647 at row 0"),
+    (
+        {"max_lengths": np.array([2**40, 1])},
+        "max_lengths must lie in 0..gamma; got 1099511627776 at row 0",
+    ),
     ({"other_tokens": -1}, "other_tokens must be at least 0; got -1"),
     ({"search": "best"}, "search must be one of 'early-stop', 'global'; got 'best'"),
     ({"invalid": "skip"}, "invalid must be one of 'raise', 'drop'; got 'skip'"),
@@ -151,3 +154,35 @@ def test_another_gamma_than_the_schedulers_names_both():
         ds.InputError, match="the confidences have 2 draft positions, the scheduler 3"
     ):
         ds.DelayedScheduler(PROFILE, gamma=3).step([1, 2], C)
+
+
+def test_a_list_of_narrow_rows_is_a_list():
+    assert ds.survival([np.full(2, 0.5, np.float32)]).dtype == np.float64
+
+
+def test_a_half_precision_array_of_another_library_keeps_its_dtype():
+    assert ds.survival(OnlyDlpack(np.full((1, 2), 0.5, np.float16))).dtype == np.float16
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int16, np.uint32, np.int64, np.uint64])
+def test_bounds_of_any_integer_type_are_taken(dtype):
+    bounds = np.array([1, 2], dtype)
+    assert ds.allocate(C, PROFILE, max_lengths=bounds).lengths.tolist() == [1, 2]
+
+
+def test_device_arrays_are_refused_wherever_an_array_is_taken():
+    on_device = OnlyDlpack(np.array([1.0]), device=(2, 0))
+    for call in (
+        lambda: ds.SpsProfile([1], step_ms=on_device),
+        lambda: ds.SpsProfile(on_device, step_ms=[1.0]),
+        lambda: ds.fit_sts([[0.5]], on_device),
+        lambda: ds.allocate([[0.5]], PROFILE, max_lengths=on_device),
+        lambda: PROFILE.step_seconds(on_device),
+    ):
+        with pytest.raises(ds.InputError, match="is on a device"):
+            call()
+
+
+def test_a_negative_lag_is_refused_with_its_minimum():
+    with pytest.raises(ds.InputError, match="lag must be at least 1; got -1"):
+        ds.DelayedScheduler(PROFILE, gamma=2, lag=-1)

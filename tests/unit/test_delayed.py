@@ -148,3 +148,18 @@ def test_planning_from_a_row_of_nan_needs_a_prior():
     assert plan.capacity == same.capacity
     assert plan.num_unknown_rows == 1
     assert ds.Status.UNKNOWN_ROWS in plan.status
+
+
+def test_an_empty_list_is_an_empty_step():
+    plan = ds.DelayedScheduler(STEP, gamma=2).step([], [])
+    assert plan.lengths.tolist() == []
+
+
+def test_a_head_that_fails_at_depth_still_teaches_the_positions_before():
+    """The running mean is per position: newcomers are not taken as sure for ever."""
+    profile = ds.SpsProfile([1, 2, 3], step_seconds=[1.0, 1.6, 2.2])
+    scheduler = ds.DelayedScheduler(profile, gamma=2, lag=1)
+    for request in range(4):
+        plan = scheduler.step([request], [[0.3, np.nan]])
+    assert plan.capacity == 0
+    assert plan.status == ds.Status.UNKNOWN_ROWS | ds.Status.INVALID_ROWS

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import dspark_sched as ds
 from dspark_sched.verification import detection_power, goodness_of_fit
 
 
@@ -68,3 +69,14 @@ def test_a_correct_law_is_not_rejected():
     assert not any(fit.rejected for fit in fits)
     # And the p-values are spread as they should be: the mean of 200 is 0.5 +- 0.02.
     assert 0.4 < np.mean([fit.p_value for fit in fits]) < 0.6
+
+
+def test_an_impossible_observation_rejects_even_where_one_cell_is_left():
+    fit = goodness_of_fit([99, 1], [1.0, 0.0])
+    assert fit.rejected
+    assert fit.p_value == 0.0
+
+
+def test_a_test_that_could_not_reject_is_refused():
+    with pytest.raises(ds.InputError, match="at least 2 cells"):
+        goodness_of_fit([10, 10], [0.5, 0.5])
