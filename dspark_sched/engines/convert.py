@@ -52,16 +52,22 @@ def whole_curve(profile, lookup, units, num_requests=None):
         What was inserted, folded or left out.
     """
     tokens, notes = _reachable(profile)
-    times = profile.step_seconds(np.array(tokens), _load(profile, num_requests))
+    load = _load(profile, num_requests)
+
+    def price(sizes):
+        return profile.step_seconds(sizes, load)
+
+    times = price(np.array(tokens))
     is_verbatim = not _parts(profile)
     unit = profile.unit if profile.unit in units and is_verbatim else units[0]
     values = profile.values[: len(tokens)] if unit == profile.unit and is_verbatim else None
     if values is None:
         values = _to_unit(times, unit)
     if _parts(profile):
-        load = f"{num_requests} requests" if num_requests else "any number of requests"
-        notes.append(f"{', '.join(_parts(profile))} added into the curve, for {load}")
-    tokens, values = _insert(tokens, times, values, unit, profile.lookup, lookup, notes)
+        whom = f"{load} requests" if load else "any number of requests"
+        notes.append(f"{', '.join(_parts(profile))} added into the curve, for {whom}")
+    rules = (profile.lookup, lookup)
+    tokens, values = _insert(tokens, times, values, unit, rules, notes, price)
     return tokens, values, unit, notes
 
 
@@ -73,7 +79,8 @@ def additive_parts(profile, unit):
     times = _to_seconds(values, profile.unit)
     if profile.unit != curve_unit:
         values = _to_unit(times, curve_unit)
-    tokens, theta = _insert(tokens, times, values, curve_unit, profile.lookup, "linear", notes)
+    rules = (profile.lookup, "linear")
+    tokens, theta = _insert(tokens, times, values, curve_unit, rules, notes)
     fixed, varying = 0.0, []
     for name, part in _parts(profile).items():
         if part.lookup == "exact":
@@ -122,10 +129,11 @@ def _load(profile, num_requests):
     )
 
 
-def _insert(tokens, times, values, unit, source, target, notes):
-    """Add the probes that make ``target`` answer what ``source`` does, or more."""
+def _insert(tokens, times, values, unit, rules, notes, price=None):
+    """Add the probes that make the second rule answer what the first does, or more."""
+    source, target = rules
     found = dict(zip(tokens, map(float, values), strict=True))
-    for size, origin, seconds in _needed(tokens, times, source, target):
+    for size, origin, seconds in _needed(tokens, times, source, target, price):
         found[size] = found[origin] if origin else float(_to_unit(np.float64(seconds), unit))
     added = sorted(set(found) - set(tokens))
     if added:
@@ -141,14 +149,14 @@ def _insert(tokens, times, values, unit, source, target, notes):
     return sorted(found), [found[size] for size in sorted(found)]
 
 
-def _needed(tokens, times, source, target):
+def _needed(tokens, times, source, target, price):
     """Yield (size, probe whose value it repeats or None, seconds) between the probes."""
     for i in range(len(tokens) - 1):
         low, high = tokens[i], tokens[i + 1]
         if high - low < 2 or source == target:
             continue
         if source == "linear":
-            yield from _steps(low, high, times[i], times[i + 1], target)
+            yield from _steps(low, high, times[i], times[i + 1], target, price)
             continue
         inside = i if source == "floor" else i + 1
         if target != "ceil" and times[inside] != times[i]:
@@ -157,7 +165,7 @@ def _needed(tokens, times, source, target):
             yield high - 1, tokens[inside], None
 
 
-def _steps(low, high, time_low, time_high, target):
+def _steps(low, high, time_low, time_high, target, price):
     """Steps on or above a straight line, at the sizes strictly between two probes."""
     if time_high <= time_low:
         if target == "ceil":
@@ -165,8 +173,7 @@ def _steps(low, high, time_low, time_high, target):
         return
     count = min(high - low - 1, math.ceil((time_high - time_low) / (TOLERANCE * time_low)))
     edges = np.unique(np.linspace(low, high - 1, count + 1).round().astype(int))
-    tops = np.interp(edges, [low, high], [time_low, time_high])
-    for before, after, top in zip(edges[:-1], edges[1:], tops[1:], strict=True):
+    for before, after, top in zip(edges[:-1], edges[1:], price(edges[1:]), strict=True):
         yield int(before + 1 if target == "floor" else after), None, top
 
 
@@ -177,9 +184,8 @@ def _sum(parts, unit, notes):
         requests = part.requests.tolist()
         seconds = np.array([part.seconds(r) for r in requests])
         values = _in_unit(part, unit)
-        lines.append(
-            _insert(requests, seconds, values, f"step_{unit}", part.lookup, "linear", notes)
-        )
+        rules = (part.lookup, "linear")
+        lines.append(_insert(requests, seconds, values, f"step_{unit}", rules, notes))
     if not lines:
         return [], []
     if len(lines) == 1:

@@ -26,9 +26,9 @@ _KEYS = (
 
 def read(content, where, select=None):
     """Return the arguments of ``SpsProfile``."""
-    if content["schema"] != SCHEMA:
+    if content.get("schema") != SCHEMA:
         raise InputError(
-            f"{where}: schema is {content['schema']!r}, this version reads {SCHEMA!r}; install "
+            f"{where}: schema is {content.get('schema')!r}, this version reads {SCHEMA!r}; install "
             f"the version that wrote the file"
         )
     fields.check_keys(content, _KEYS, where)
