@@ -45,9 +45,7 @@ def frontier_figure(result, sla=()):
     axes.set_ylabel("throughput of the engine [tokens/s]")
     explanation = "grey lines and numbers: concurrency; pale band: unbeaten by any lossless policy"
     if sla:
-        explanation += (
-            "\ndashed: required speed, with the best policy there (linear between points)"
-        )
+        explanation += "\ndashed: required speed, and who serves most there (linear between points)"
     axes.set_xlabel(f"speed a user sees [tokens/s per user, mean over requests]\n{explanation}")
     handles, labels = axes.get_legend_handles_labels()
     hollow, explained = hollow_key(axes, rows)
@@ -74,11 +72,11 @@ def _join_loads(axes, rows):
 def _draw_sla(axes, choice, height):
     required, most = choice.user_tokens_per_second, axes.get_xlim()[1]
     if choice.policy is None:
-        said = f"{required:g} per user: no policy"
+        said = f"≥ {required:g}: no policy"
     else:
         more = f" (+{len(choice.close)} within 1 %)" if choice.close else ""
         policy, throughput = shortened(choice.policy), rate(choice.tokens_per_second)
-        said = f"{required:g} per user: {policy}{more}, {throughput} tokens/s"
+        said = f"≥ {required:g}: {policy}{more}, {throughput} tokens/s"
     if required > most:
         axes.text(0.99, height, f"{said} →", transform=axes.transAxes, ha="right", va="top")
         return
@@ -86,7 +84,7 @@ def _draw_sla(axes, choice, height):
     if choice.policy is not None:
         place = (required, choice.tokens_per_second)
         axes.plot(*place, "o", markersize=13, color="#222222", fillstyle="none", zorder=5)
-    left = required < 0.6 * most
+    left = required < 0.65 * most
     axes.annotate(
         said,
         (required, height),

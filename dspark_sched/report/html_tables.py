@@ -18,7 +18,8 @@ def _percent(value):
 
 
 def _gain(value):
-    return f"{value:+.1%}"
+    # Adding 0.0 turns a rounded -0.0 into +0.0.
+    return f"{round(value, 3) + 0.0:+.1%}"
 
 
 #: Per picture: caption, column and its format, the columns beneath and theirs, is the highest best.
@@ -93,14 +94,14 @@ def best_table(best):
         rival = "" if pd.isna(row["runner_up"]) else escape(row["runner_up"])
         interval = f"{_cell(row['gain_low'], _gain)} to {_cell(row['gain_high'], _gain)}"
         opening = '<td class="best">' if row["clear"] else "<td>"
-        doubt = "" if row["clear"] else "no clear difference: "
+        doubt = "" if row["clear"] else "unclear: "
         lines.append(
-            f"<tr>{_heading(row['concurrency'])}"
-            f"<td{_WORD}>{escape(row['policy'])}</td><td{_WORD}>{rival}</td>"
-            f"{opening}{_cell(row['gain'], _gain)}<small>{doubt}{interval}</small></td></tr>"
+            f"<tr>{_heading(row['concurrency'])}<td{_WORD}>{escape(row['policy'])}</td>"
+            f"{opening}{_cell(row['gain'], _gain)}<small>{doubt}{interval}</small></td>"
+            f"<td{_WORD}>{rival}</td></tr>"
         )
-    titles = ("requests", "fastest", "next", "gain; below: 95 % interval")
-    return _table("Fastest policy, and its gain over the next one", titles, lines, words=(1, 2))
+    caption = "Fastest policy, and its gain over the next one; below: 95 % interval"
+    return _table(caption, ("requests", "fastest", "gain", "over"), lines, words=(1, 3))
 
 
 def matrices(picture, rows):

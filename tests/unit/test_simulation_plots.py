@@ -194,7 +194,7 @@ def test_a_requirement_is_drawn_with_the_best_policy_and_its_throughput():
     result = made_result()
     choice = sla_choice(result, 60)
     texts = [text for text, _ in shown_texts(frontier_figure(result, (60,)))]
-    (said,) = [text for text in texts if text.startswith("60 per user")]
+    (said,) = [text for text in texts if text.startswith("≥ 60: ")]
     assert f"{choice.policy}" in said
     assert f"{choice.tokens_per_second:.0f} tokens/s" in said
 
