@@ -1,7 +1,8 @@
 """A replay in words: which policy wins where, by how much, and where scheduling loses.
 
 Policies are compared within a repeat (`intervals`): a difference is clear if its 95 % interval
-excludes 0. Policies that are known to change the output cannot win; they are named at the end.
+excludes 0. Policies that are known to change the output cannot win (they are named at the end), nor
+can those that are only there to compare with.
 """
 
 import numpy as np
@@ -37,7 +38,7 @@ def verdicts(rows, repeats, contenders, lossless, loads):
     """
     rates = _rates(repeats, contenders, loads)
     role = {contender.name: contender.role for contender in contenders}
-    usable = {name: rates[name] for name in rates if lossless[name] is not False}
+    usable = _may_win(rates, contenders, lossless)
     fixed = {name: rate for name, rate in usable.items() if role[name] == "fixed"}
     scheduled = [name for name in usable if role[name] == "scheduled"]
     shown = "delayed" if "delayed" in scheduled else next(iter(scheduled), None)
@@ -53,8 +54,10 @@ def verdicts(rows, repeats, contenders, lossless, loads):
         drafting = {name: rate for name, rate in usable.items() if name != "none"}
         said.append(_does_drafting_pay(drafting, usable["none"], loads))
         said += _break_even(rows, fixed, loads)
-    said += _not_lossless(rates, usable, loads)
-    return tuple(said)
+    if usable:
+        changing = {name: rates[name] for name in rates if lossless[name] is False}
+        said += _not_lossless(changing, usable, loads)
+    return tuple(said) or ("none of these policies is one to serve with",)
 
 
 def best_policies(repeats, contenders, lossless, loads):
@@ -74,7 +77,7 @@ def best_policies(repeats, contenders, lossless, loads):
     import pandas as pd
 
     rates = _rates(repeats, contenders, loads)
-    usable = {name: rates[name] for name in rates if lossless[name] is not False}
+    usable = _may_win(rates, contenders, lossless)
     columns = ["concurrency", "policy", "runner_up", "gain", "gain_low", "gain_high", "clear"]
     found = []
     for i, load in enumerate(loads if usable else ()):
@@ -85,6 +88,15 @@ def best_policies(repeats, contenders, lossless, loads):
         runner_up = rest[0] if rest else None
         found.append((load, first, runner_up, gain.mean, gain.low, gain.high, gain.sign == 1))
     return pd.DataFrame(found, columns=columns)
+
+
+def _may_win(rates, contenders, lossless):
+    """What one could serve with: no study, and not known to change the output."""
+    return {
+        c.name: rates[c.name]
+        for c in contenders
+        if c.role != "study" and lossless[c.name] is not False
+    }
 
 
 def _rates(repeats, contenders, loads):
@@ -108,6 +120,8 @@ def _against_best(rates, rivals):
 def _headline(name, compared, loads):
     parts = _wins_and_losses(compared, loads)
     unclear = _places(compared, loads, 0)
+    if not parts:
+        return f"{name}: no clear difference from the best fixed choice {unclear}"
     if unclear:
         parts.append(f"no clear difference {unclear}")
     return f"{name} {'; '.join(parts)}"
@@ -208,16 +222,13 @@ def _break_even(rows, fixed, loads):
     ]
 
 
-def _not_lossless(rates, usable, loads):
+def _not_lossless(changing, usable, loads):
     """Policies that change the output: what they would give at most."""
     parts = []
-    for name in rates:
-        if name in usable or not usable:
-            continue
-        gains = _against_best(rates[name], usable)
-        most = int(np.argmax([gain.mean for _, gain in gains]))
-        size = f"{100.0 * gains[most][1].mean:+.1f} %"
-        parts.append(f"{name} (at most {size}, at {loads[most]})")
+    for name, rates in changing.items():
+        gains = [gain.mean for _, gain in _against_best(rates, usable)]
+        most = int(np.argmax(gains))
+        parts.append(f"{name} (at most {100.0 * gains[most]:+.1f} %, at {loads[most]})")
     if not parts:
         return []
     return [f"not lossless, so out of the running; against the fastest: {', '.join(parts)}"]

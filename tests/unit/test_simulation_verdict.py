@@ -108,9 +108,17 @@ def test_policies_that_change_the_output_cannot_win_and_are_named():
     )
 
 
+def test_verifying_all_and_cutting_afterwards_cannot_win_either():
+    rates = {"none": {1: [10, 10]}, "cap-after": {1: [12, 12]}, "fixed:1": {1: [11, 11]}}
+    assert not any("cap-after" in sentence for sentence in said(rates))
+    assert best_policies(*made(rates))["policy"].tolist() == ["fixed:1"]
+    alone = said({"cap-after": {1: [12, 12]}})
+    assert alone == ("none of these policies is one to serve with",)
+
+
 def test_one_repeat_makes_nothing_clear():
     found = said({"none": {1: [50]}, "delayed": {1: [100]}})
-    assert found[0] == "delayed no clear difference at 1"
+    assert found[0] == "delayed: no clear difference from the best fixed choice at 1"
     assert found[1] == "fastest ('or': no clear difference): none or delayed at 1"
 
 
