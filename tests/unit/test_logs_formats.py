@@ -234,11 +234,31 @@ def test_a_dump_without_request_ids_says_so(tmp_path):
     assert log.notes[1] == "the dump names no requests (rid)"
 
 
-def test_every_golden_file_is_recognised():
-    found = {detect(file) for file in DATA.glob("*/*") if file.suffix not in (".py", ".md")}
-    golden = {"deepspec", "torch", "sglang-info", "sglang-decisions", *SUMMARY_FORMATS}
-    assert golden <= found
-    assert found & set(LOG_FORMATS) <= golden | {"csv"}
+@pytest.mark.parametrize(
+    ("name", "format"),
+    [
+        ("deepspec/records.jsonl", "deepspec"),
+        ("deepspec/metrics.json", "deepspec-metrics"),
+        ("torch/contiguous.pt", "torch"),
+        ("sglang/server_info.json", "sglang-info"),
+        ("sglang/decisions.log", "sglang-decisions"),
+        ("vllm/after.prom", "vllm-metrics"),
+        ("vllm/server.log", "vllm-log"),
+        ("speculators/acceptance.csv", "speculators"),
+        ("trtllm/dflash_accept_stats_rank0.json", "trtllm-stats"),
+        ("ds4/server.log", "ds4"),
+        ("llama_cpp/server.log", "llama.cpp"),
+    ],
+)
+def test_a_format_is_recognised_by_what_is_in_the_file(tmp_path, name, format):
+    assert format in LOG_FORMATS + SUMMARY_FORMATS
+    assert detect(DATA / name) == format
+    renamed = tmp_path / "file"
+    content = (DATA / name).read_bytes()
+    if name.endswith(".json"):
+        content = json.dumps(json.loads(content)).encode()  # in one line
+    renamed.write_bytes(content)
+    assert detect(renamed) == format
 
 
 def test_logs_of_engines_can_be_calibrated_and_have_acceptance_figures():
