@@ -4,7 +4,7 @@ from html import escape
 
 import pandas as pd
 
-from .series import rate
+from .series import keeps_output, rate
 
 __all__ = ["best_table", "every_figure", "matrices"]
 
@@ -125,18 +125,19 @@ def matrices(picture, rows):
 
 
 def _matrix(rows, caption, main, small, mark_best):
-    """Policies down, concurrencies across; the best of a column is bold."""
+    """Policies down, concurrencies across; the best lossless one of a column is bold."""
     (column, form), (small_columns, small_form) = main, small
     loads = rows["concurrency"].drop_duplicates().tolist()
-    best = rows.groupby("concurrency")[column].max()
+    candidates = keeps_output(rows)
+    best = candidates.groupby("concurrency")[column].transform("max") == candidates[column]
+    best = set(best.index[best]) if mark_best else set()
     lines = []
     for name, mine in rows.groupby("policy", sort=False):
         cells = []
-        for row in mine.to_dict("records"):
-            is_best = mark_best and row[column] == best[row["concurrency"]]
+        for i, row in zip(mine.index, mine.to_dict("records"), strict=True):
             mark = "†" if row["extrapolated_share"] > 0 else ""
             beneath = " – ".join(_cell(row[below], small_form) for below in small_columns)
-            opening = '<td class="best">' if is_best else "<td>"
+            opening = '<td class="best">' if i in best else "<td>"
             cells.append(f"{opening}{_cell(row[column], form)}{mark}<small>{beneath}</small></td>")
         shown = name + _LOSSLESS[mine["lossless"].iloc[0]]
         lines.append(f"<tr>{_heading(shown)}{''.join(cells)}</tr>")

@@ -142,7 +142,7 @@ def seen(browser, report, tmp_path_factory):
     folder = tmp_path_factory.mktemp("browser")
     page = html.escape((report / "report.html").read_text())
     frames = [f'<iframe width="{w}" height="900" srcdoc="{page}"></iframe>' for w in (1280, 400)]
-    style = "<style>iframe { border: 0; display: block; }</style>"
+    style = "<meta charset='utf-8'><style>iframe { border: 0; display: block; }</style>"
     (folder / "probe.html").write_text(f'{style}{"".join(frames)}<pre id="seen"></pre>{PROBE}')
     done = subprocess.run(
         [

@@ -8,6 +8,7 @@ import pytest
 from made_results import POLICIES, made_result
 
 from dspark_sched.report.folder import report_files
+from dspark_sched.report.series import rate
 
 COMMAND = "dspark-sched simulate --sps 'my profile.csv' --report report"
 
@@ -138,6 +139,19 @@ def test_a_policy_that_changes_the_output_is_marked():
     assert "fixed:1 (not lossless)" in words
     assert "fixed:3 (not known to be lossless)" in words
     assert "delayed (not" not in words
+
+
+def test_the_best_of_a_column_is_marked_unless_it_changes_the_output():
+    result = made_result(["none", "fixed:1", "fixed:3"], [8])
+    result.rows["lossless"] = [True, True, False]
+    text = report_files(result, COMMAND)["report.html"].decode()
+    totals, users = (
+        [f"{rate(value)}<small>" for value in result.rows[column]]
+        for column in ("tokens_per_second", "user_tokens_per_second")
+    )
+    for _, second, fastest in (totals, users):
+        assert f'<td class="best">{second}' in text
+        assert f'<td class="best">{fastest}' not in text
 
 
 def test_what_is_not_known_is_a_dash_not_a_number():
