@@ -7,6 +7,8 @@ from .style import headline, new_figure, styled
 __all__ = ["frontier_figure"]
 
 _GREY = "#666666"
+#: Width of a letter as a share of the panel.
+_LETTER = 0.0105
 _USER, _TOTAL = "user_tokens_per_second", "tokens_per_second"
 
 
@@ -75,7 +77,7 @@ def _draw_sla(axes, choice, height):
         said = f"≥ {required:g}: no policy"
     else:
         more = f" (+{len(choice.close)} within 1 %)" if choice.close else ""
-        policy, throughput = shortened(choice.policy), rate(choice.tokens_per_second)
+        policy, throughput = shortened(choice.policy, 24), rate(choice.tokens_per_second)
         said = f"≥ {required:g}: {policy}{more}, {throughput} tokens/s"
     if required > most:
         axes.text(0.99, height, f"{said} →", transform=axes.transAxes, ha="right", va="top")
@@ -84,14 +86,14 @@ def _draw_sla(axes, choice, height):
     if choice.policy is not None:
         place = (required, choice.tokens_per_second)
         axes.plot(*place, "o", markersize=13, color="#222222", fillstyle="none", zorder=5)
-    left = required < 0.65 * most
+    fits = required / most + _LETTER * len(said) < 1.0
     axes.annotate(
         said,
         (required, height),
-        (6 if left else -6, 0),
+        (6 if fits else -6, 0),
         xycoords=axes.get_xaxis_transform(),
         textcoords="offset points",
-        ha="left" if left else "right",
+        ha="left" if fits else "right",
         va="top",
         bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5},
         zorder=6,

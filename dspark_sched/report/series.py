@@ -18,8 +18,6 @@ __all__ = [
     "shortened",
 ]
 
-_LONGEST_LABEL = 36
-
 
 def looks(labels):
     """Colour, line pattern and marker of each policy.
@@ -55,11 +53,12 @@ def _look(i, label):
     }
 
 
-def shortened(label):
-    """``label`` where it fits into a legend, else its beginning and its end."""
-    if len(label) <= _LONGEST_LABEL:
+def shortened(label, longest=36):
+    """``label`` where it fits, else its beginning and its end."""
+    if len(label) <= longest:
         return label
-    return f"{label[:12]}…{label[-(_LONGEST_LABEL - 13) :]}"
+    head = longest // 3
+    return f"{label[:head]}…{label[head + 1 - longest :]}"
 
 
 def num_requests(load):
