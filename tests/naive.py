@@ -484,3 +484,42 @@ def split_position(key, seed):
         bits = ((bits ^ (bits >> 27)) * 0x94D049BB133111EB) & mask
         bits ^= bits >> 31
     return (bits >> 11) / 2**53
+
+
+# Profiles from timings
+
+
+def isotonic(levels, weights):
+    """Pool adjacent violators: neighbours that fall become their weighted mean."""
+    blocks = []
+    for level, weight in zip(levels, weights, strict=True):
+        blocks.append([level, weight, 1])
+        while len(blocks) > 1 and blocks[-2][0] > blocks[-1][0]:
+            level2, weight2, count2 = blocks.pop()
+            level1, weight1, count1 = blocks.pop()
+            total = weight1 + weight2
+            blocks.append([(level1 * weight1 + level2 * weight2) / total, total, count1 + count2])
+    return [level for level, _, count in blocks for _ in range(count)]
+
+
+def additive(cells, sweeps=20000):
+    """{(R, B): (time, weight)} to (fixed, {R: alpha}, {B: theta}) by averaging in turn.
+
+    Weighted least squares: each level is the weighted mean of what the others leave over.
+    """
+    alpha = {r: 0.0 for r, _ in sorted(cells)}
+    theta = {b: 0.0 for b in sorted(b for _, b in cells)}
+    for _ in range(sweeps):
+        for r in alpha:
+            own = [(t - theta[b], w) for (r2, b), (t, w) in cells.items() if r2 == r]
+            alpha[r] = sum(x * w for x, w in own) / sum(w for _, w in own)
+        for b in theta:
+            own = [(t - alpha[r], w) for (r, b2), (t, w) in cells.items() if b2 == b]
+            theta[b] = sum(x * w for x, w in own) / sum(w for _, w in own)
+    first_r, first_b = min(alpha), min(theta)
+    fixed = alpha[first_r] + theta[first_b]
+    return (
+        fixed,
+        {r: a - alpha[first_r] for r, a in alpha.items()},
+        {b: t - theta[first_b] for b, t in theta.items()},
+    )

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from .. import checks
 from ..checks import InputError
-from ..profile import SpsProfile
+from ..profile import BEYOND, LOOKUPS, SpsProfile
 from . import csv_curve, files, mlx, own, sglang, tensorrt_llm, vllm, vllm_ascend
 
 __all__ = ["FORMATS", "load_profile", "save_profile"]
@@ -92,8 +92,10 @@ def load_profile(path, lookup=None, beyond=None, *, format=None, select=None):
     0.014049
     """
     where = str(path)
-    if format is not None:
-        checks.check_choice(format, tuple(FORMATS), "format")
+    allowed = (("format", format, FORMATS), ("lookup", lookup, LOOKUPS), ("beyond", beyond, BEYOND))
+    for name, value, choices in allowed:
+        if value is not None:
+            checks.check_choice(value, tuple(choices), name)
     text = files.read_text(path, _WHAT)
     content = text
     if format not in _TEXT_FORMATS and (format or text.lstrip().startswith(("{", "["))):
@@ -108,9 +110,7 @@ def load_profile(path, lookup=None, beyond=None, *, format=None, select=None):
     try:
         return SpsProfile(**arguments)
     except InputError as error:
-        raise (
-            error if str(error).startswith("lookup ") else type(error)(f"{where}: {error}")
-        ) from None
+        raise type(error)(f"{where}: {error}") from None
 
 
 def save_profile(profile, path, format=None, *, num_requests=None, calibration=None):

@@ -31,10 +31,7 @@ def parse(text, where):
         return found
 
     try:
-        value = json.loads(text, object_pairs_hook=unique)
-        if (b"\\ud" if isinstance(text, bytes) else "\\ud") in text:
-            json.dumps(value, ensure_ascii=False).encode()  # half a character is no text
-        return value
+        return json.loads(text, object_pairs_hook=unique)
     except InputError:
         raise
     except json.JSONDecodeError as error:
@@ -43,7 +40,7 @@ def parse(text, where):
             f"{where}: not JSON ({line}column {error.colno}: {error.msg}; truncated?); write it "
             f"again"
         ) from None
-    except UnicodeError:
+    except UnicodeDecodeError:
         raise InputError(f"{where}: not UTF-8 text; write it again") from None
     except (ValueError, RecursionError) as error:  # numbers or nesting beyond Python's limits
         raise InputError(f"{where}: cannot be read as JSON ({error})") from None

@@ -5,10 +5,12 @@ import numpy as np
 
 from ..checks import InputError
 
-__all__ = ["OUTLIER_MADS", "Cells", "cells_of", "relative_noise"]
+__all__ = ["OUTLIER_MADS", "OUTLIER_ROWS", "Cells", "cells_of", "relative_noise"]
 
-#: Rows farther from their cell's median than this many scaled median deviations are left out.
+#: Rows farther from their cell's median than this many scaled median deviations are left out,
+#: in cells of at least so many rows: the deviation of fewer is itself a matter of luck.
 OUTLIER_MADS = 5.0
+OUTLIER_ROWS = 8
 _TO_SIGMA = 1.4826  # median absolute deviation of a normal law -> its standard deviation
 _OF_MEDIAN = 1.2533  # standard error of a median, in those of a mean
 
@@ -100,6 +102,8 @@ def relative_noise(cells):
 
 
 def _without_outliers(values):
+    if len(values) < OUTLIER_ROWS:
+        return values
     limit = OUTLIER_MADS * _TO_SIGMA * _deviation(values)
     return values[np.abs(values - np.median(values)) <= limit] if limit > 0.0 else values
 

@@ -5,13 +5,15 @@ import numpy as np
 from .. import checks
 from ..checks import InputError
 from ..profile import RequestCost, SpsProfile
-from .cells import OUTLIER_MADS, cells_of, relative_noise
+from .cells import OUTLIER_MADS, OUTLIER_ROWS, cells_of, relative_noise
 
 __all__ = ["MODELS", "NOISE", "fit_profile"]
 
 MODELS = ("additive", "curve")
 #: Relative differences of step times below this are taken for noise.
 NOISE = 0.01
+#: So are differences below this many standard errors of a cell's median.
+NOISE_ERRORS = 4.0
 
 
 def fit_profile(
@@ -70,7 +72,7 @@ def fit_profile(
     warmup = None if warmup is None else checks.as_count(warmup, "warmup")
     resamples = checks.as_count(resamples, "resamples")
     cells, outside, largest = _in_domain(cells_of(timings, warmup), gamma, max_requests, timings)
-    noise_level = max(noise, 3.0 * relative_noise(cells))
+    noise_level = max(noise, NOISE_ERRORS * relative_noise(cells))
     _check_moves(cells, noise_level, timings.source)
     if model == "additive":
         _check_identified(cells, timings.source)
@@ -84,7 +86,10 @@ def fit_profile(
         "unit": timings.unit,
         "rules": {
             "warmup": "a tenth of each cell's rows" if warmup is None else f"{warmup} rows",
-            "outliers": f"farther than {OUTLIER_MADS:g} scaled median deviations from the median",
+            "outliers": (
+                f"farther than {OUTLIER_MADS:g} scaled median deviations from the median, in cells "
+                f"of at least {OUTLIER_ROWS} rows"
+            ),
             "noise": noise_level,
             "resamples": resamples,
             "seed": seed,

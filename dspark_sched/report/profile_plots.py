@@ -56,7 +56,8 @@ def _line(time, rate, profile, load, color):
     if load is not None and isinstance(gamma, int):
         last = min(last, load * (1 + gamma))
     tokens = _grid(min(first, last), last)
-    past = _grid(last, int(last * _PAST) + 1) if last == measured[-1] else np.array([], int)
+    goes_on = last == measured[-1] and profile.beyond == "extrapolate"
+    past = _grid(last, int(last * _PAST) + 1) if goes_on else np.array([], int)
     cells = _cells(profile, load)
     shown = measured[(measured >= first) & (measured <= last)]
     for axes, convert in ((time, lambda s: s * 1000.0), (rate, lambda s: 1.0 / s)):

@@ -53,3 +53,19 @@ def test_b53_temperatures_are_never_cut_or_padded_to_another_block_size(tmp_path
     cal = load(tmp_path / "sts.json", {"temperatures": [1.0] * 5})
     with pytest.raises(ds.InputError, match=rf"logits have {gamma} draft positions.* 5"):
         cal.apply([[0.0] * gamma])
+
+
+@pytest.mark.parametrize(
+    ("literal", "value"), [("NaN", "nan"), ("0.0", "0.0"), ("-2.0", "-2.0"), ("Infinity", "inf")]
+)
+def test_b07_holds_for_the_third_spelling(tmp_path, literal, value):
+    with pytest.raises(ds.InputError, match=rf"got {value} at index 1 \(position 2\)"):
+        load(tmp_path / "sts.json", f'{{"confidence_temperatures": [1.0, {literal}]}}')
+
+
+def test_b07_two_spellings_that_differ_are_an_error_and_equal_ones_are_not(tmp_path):
+    both = {"sts_temperatures": [1.0, 2.0], "confidence_temperatures": [1.0, 2.5]}
+    with pytest.raises(ds.InputError, match=r"differ .*2\.0.* and .*2\.5"):
+        load(tmp_path / "sts.json", both)
+    both["confidence_temperatures"] = [1.0, 2.0]
+    assert load(tmp_path / "sts.json", both).temperatures.tolist() == [1.0, 2.0]
