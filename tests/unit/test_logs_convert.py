@@ -79,7 +79,7 @@ def test_parquet_to_parquet_is_bit_identical(tmp_path_factory, columns, kind, gr
 
 
 def test_the_figures_of_a_conversion_are_those_of_the_log(tmp_path):
-    path = Path("data/held_out_dspark_shift.parquet")
+    path = DATA.parent.parent / "data" / "held_out_dspark_shift.parquet"
     summary, log = convert_log(path, tmp_path / "log.parquet"), ds.read_log(path)
     expected = ds.acceptance(log)
     for name in ("acceptance_length", "accepted_drafts", "accepted_per_verified"):
