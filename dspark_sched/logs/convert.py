@@ -6,6 +6,7 @@ import pyarrow.parquet as pq
 
 from ..checks import InputError
 from ..types import AcceptanceSummary
+from .jsonl import list_array
 from .step_runs import StepRuns
 from .stream import LogStream
 
@@ -52,7 +53,7 @@ def convert_log(path, output, format=None, advance=None):
             counts.add(piece)
             if "request_id" in piece and "step" in piece:
                 _refuse_repeated(seen.add(piece["request_id"], piece["step"]), stream)
-            waiting.append(_table(piece, stream))
+            waiting.extend(_tables(piece, stream))
             writer = writer or pq.ParquetWriter(output, waiting[0].schema, compression="zstd")
             if sum(table.num_rows for table in waiting) >= ROWS_PER_GROUP:
                 writer.write_table(pa.concat_tables(waiting), row_group_size=ROWS_PER_GROUP)
@@ -68,11 +69,15 @@ def convert_log(path, output, format=None, advance=None):
     return counts.summary(stream)
 
 
+def _tables(piece, stream):
+    """Tables of one piece, small enough for the 32-bit offsets of their lists."""
+    for start in range(0, len(piece["accepted"]), ROWS_PER_GROUP):
+        yield _table({name: a[start : start + ROWS_PER_GROUP] for name, a in piece.items()}, stream)
+
+
 def _table(piece, stream):
-    logits = piece["logits"]
-    offsets = np.arange(len(logits) + 1, dtype=np.int32) * logits.shape[1]
     columns = {
-        "confidence_logits": pa.ListArray.from_arrays(offsets, pa.array(logits.reshape(-1))),
+        "confidence_logits": list_array(piece["logits"]),
         "accepted": pa.array(piece["accepted"].astype(np.int32)),
         "verified": pa.array(piece["verified"].astype(np.int32)),
         "finished": pa.array(piece["finished"]),
@@ -114,42 +119,44 @@ def _rows_of(request, step, stream):
 
 
 class _Counts:
-    """Rows per (accepted, verified, finished): all that acceptance figures need; additive."""
+    """Rows per count of drafts: all that acceptance figures need; additive over pieces."""
 
     def __init__(self, gamma):
-        self._shape = (gamma + 1, gamma + 1, 2)
-        self._rows = np.zeros(self._shape, dtype=np.int64)
-
-    @property
-    def num_rows(self):
-        return int(self._rows.sum())
+        self.num_rows = 0
+        self._gamma = gamma
+        self._num_bonus = 0
+        # Rows per accepted, per verified, and per number of positions reached and known.
+        self._survived, self._known, self._reached = np.zeros((3, gamma + 1), dtype=np.int64)
 
     def add(self, piece):
-        cells = np.ravel_multi_index(
-            (piece["accepted"], piece["verified"], piece["finished"].astype(np.int64)), self._shape
-        )
-        self._rows += np.bincount(cells, minlength=self._rows.size).reshape(self._shape)
+        accepted, verified = piece["accepted"], piece["verified"]
+        reached = np.minimum(accepted + 1, verified)
+        self.num_rows += len(accepted)
+        self._num_bonus += np.count_nonzero(~piece["finished"])
+        for rows, counts in (
+            (self._survived, accepted),
+            (self._known, verified),
+            (self._reached, reached),
+        ):
+            rows += np.bincount(counts, minlength=self._gamma + 1)
 
     def summary(self, stream):
-        accepted, verified, _ = np.indices(self._shape)
-        rows, gamma = self._rows, self._shape[0] - 1
+        def at_least(rows):
+            return rows[::-1].cumsum()[::-1][1:]
 
-        def at_least(counts):
-            return np.array([rows[counts >= k].sum() for k in range(1, gamma + 1)])
-
-        survived, known = at_least(accepted), at_least(verified)
-        reached = at_least(np.minimum(accepted + 1, verified))
-        num_accepted, num_verified = (accepted * rows).sum(), (verified * rows).sum()
+        # The sum of counts is the sum over k of the rows with at least k.
+        survived, known = at_least(self._survived), at_least(self._known)
+        num_accepted, num_verified = int(survived.sum()), int(known.sum())
         with np.errstate(divide="ignore", invalid="ignore"):
             return AcceptanceSummary(
-                acceptance_length=float((num_accepted + rows[..., 0].sum()) / self.num_rows),
-                accepted_drafts=float(num_accepted / self.num_rows),
+                acceptance_length=(num_accepted + self._num_bonus) / self.num_rows,
+                accepted_drafts=num_accepted / self.num_rows,
                 accepted_per_verified=float(np.true_divide(num_accepted, num_verified)),
                 survival=survived / known,
-                conditional=survived / reached,
+                conditional=survived / at_least(self._reached),
                 num_steps=self.num_rows,
-                num_draft_tokens=int(num_verified),
-                num_accepted_tokens=int(num_accepted),
+                num_draft_tokens=num_verified,
+                num_accepted_tokens=num_accepted,
                 source=stream.place.source,
                 format=stream.format,
                 notes=stream.notes,

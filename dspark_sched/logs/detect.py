@@ -3,6 +3,7 @@
 import glob
 import json
 import mmap
+import os
 import re
 import zipfile
 from pathlib import Path
@@ -72,9 +73,16 @@ def find_files(path):
     Raises
     ------
     InputError
-        Nothing is there.
+        Nothing is there, or it may not be read.
     """
-    path = Path(path)
+    files, is_several = _named(Path(path))
+    for file in files:
+        if not os.access(file, os.R_OK):
+            raise InputError(f"{file}: no permission to read it; change that, or copy it")
+    return files, is_several
+
+
+def _named(path):
     if path.is_dir():
         for suffix in _FOLDER_SUFFIXES:
             if found := _sorted(path.glob(f"*{suffix}")):

@@ -21,6 +21,8 @@ __all__ = [
 ]
 
 LINES_PER_TABLE = 8192
+#: Beyond any block of drafts; one line must not make every row that long.
+MAX_DRAFTS = 1024
 _SCALARS = {
     pa.int64(): ((int,), "whole numbers"),
     pa.float64(): ((int, float), "numbers"),
@@ -171,6 +173,11 @@ def _records(file):
                     f"{file}: {name} must be a list with a number for every draft; got "
                     f"{values!r} {where}. Drop the row"
                 )
+        if len(logits) > MAX_DRAFTS:
+            raise InputError(
+                f"{file}: {len(logits)} drafts in one block {where} are more than {MAX_DRAFTS}; "
+                f"all blocks would be padded to that length. Drop the row"
+            )
         if len(logits) != len(labels):
             raise InputError(
                 f"{file}: logits and labels must be equally long; got {len(logits)} and "

@@ -31,7 +31,10 @@ def parse(text, where):
         return found
 
     try:
-        return json.loads(text, object_pairs_hook=unique)
+        value = json.loads(text, object_pairs_hook=unique)
+        if (b"\\ud" if isinstance(text, bytes) else "\\ud") in text:
+            json.dumps(value, ensure_ascii=False).encode()  # half a character is no text
+        return value
     except InputError:
         raise
     except json.JSONDecodeError as error:
@@ -40,7 +43,7 @@ def parse(text, where):
             f"{where}: not JSON ({line}column {error.colno}: {error.msg}; truncated?); write it "
             f"again"
         ) from None
-    except UnicodeDecodeError:
+    except UnicodeError:
         raise InputError(f"{where}: not UTF-8 text; write it again") from None
     except (ValueError, RecursionError) as error:  # numbers or nesting beyond Python's limits
         raise InputError(f"{where}: cannot be read as JSON ({error})") from None

@@ -113,7 +113,18 @@ TEXTS = [
         '{"logit_1": 1.0, "accepted": 99999999999999999999}',
         "{file}: accepted must fit into int64; look at rows 0 to 0",
     ),
+    (
+        "log.jsonl",
+        '{"logit_1": 1.0, "accepted": 0, "domain": "\\ud800"}',
+        "{file}, line 1: not UTF-8 text; write it again",
+    ),
     # DeepSpec records
+    (
+        "log.jsonl",
+        json.dumps({"logits": [0.5] * 1025, "labels": [0] * 1025}),
+        "{file}: 1025 drafts in one block at row 0 are more than 1024; all blocks would be padded "
+        "to that length. Drop the row",
+    ),
     (
         "log.jsonl",
         '{"logits": [1.0, 2.0], "labels": [0, 1]}',
