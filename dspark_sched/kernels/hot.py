@@ -68,12 +68,26 @@ def survival_products(confidence, out):
 
 
 @hot
+def _num_unusable(confidence):
+    """Values that are NaN or outside [0, 1]; no early exit, so that it runs in SIMD."""
+    values = confidence.reshape(confidence.size)
+    count = 0
+    for i in range(values.shape[0]):
+        count += not (values[i] >= 0.0 and values[i] <= 1.0)
+    return count
+
+
+@hot
 def candidate_survival(confidence, out, row_valid):
     """Survivals with everything from the first unusable value of a row on set to 0.
 
     A value that is NaN or outside [0, 1] ends its row's candidates and clears ``row_valid[r]``.
     Returns the number of such rows and the flat index of the first such value (-1: none).
     """
+    if _num_unusable(confidence) == 0:
+        row_valid[:] = True
+        survival_products(confidence, out)
+        return 0, -1
     num_invalid = 0
     first_bad = -1
     for r in range(confidence.shape[0]):
@@ -176,6 +190,13 @@ def _width(span, num_buckets):
 
 
 @hot
+def _edges(top, shift, bucket):
+    """The smallest and the largest bits that a candidate in this bucket can have."""
+    above = np.uint64(bucket + 1) << shift
+    return top - above + ONE if above <= top else ONE, top - (np.uint64(bucket) << shift)
+
+
+@hot
 def _count(bits, first, last, top, shift, counts):
     """Candidates per bucket, best bucket first."""
     counts[:] = 0
@@ -184,12 +205,17 @@ def _count(bits, first, last, top, shift, counts):
         for k in range(start, stop):
             if bits[r, k] == ZERO:
                 break
-            counts[np.int64((top - bits[r, k]) >> shift)] += 1
+            counts[(top - bits[r, k]) >> shift] += 1
 
 
 @hot
 def _sum(survival, bits, first, last, size, top, bottom, shift, counts, sums, keys):
-    """Candidates and their survivals per bucket, best bucket first."""
+    """Candidates and their survivals per bucket, best bucket first.
+
+    Rows alternate between two tables (``counts`` and ``sums`` are twice as long as there are
+    buckets), since adding to one place again and again waits for the sum before.
+    """
+    num_buckets = len(counts) // 2
     counts[:] = 0
     sums[:] = 0.0
     if top == bottom:
@@ -198,26 +224,45 @@ def _sum(survival, bits, first, last, size, top, bottom, shift, counts, sums, ke
         return
     for r in range(bits.shape[0]):
         start, stop = _range(r, bits.shape[1], first, last)
+        table = np.uint64(r % 2 * num_buckets)
         for k in range(start, stop):
             if bits[r, k] == ZERO:
                 break
-            bucket = np.int64((top - bits[r, k]) >> shift)
-            counts[bucket] += 1
-            sums[bucket] += survival[r, k]
+            place = table + ((top - bits[r, k]) >> shift)
+            counts[place] += 1
+            sums[place] += survival[r, k]
+    for bucket in range(num_buckets):
+        counts[bucket] += counts[num_buckets + bucket]
+        sums[bucket] += sums[num_buckets + bucket]
 
 
 @hot
-def _scatter(bits, first, last, top, shift, places, keys):
-    """Copy candidates to the place of their bucket; a place of -1: leave the bucket out."""
+def _scatter(bits, first, last, lowest, top, shift, places, keys):
+    """Copy candidates from ``lowest`` up to the place of their bucket; -1: leave it out."""
     for r in range(bits.shape[0]):
         start, stop = _range(r, bits.shape[1], first, last)
         for k in range(start, stop):
-            if bits[r, k] == ZERO:
+            if bits[r, k] < lowest:
                 break
-            bucket = np.int64((top - bits[r, k]) >> shift)
-            if places[bucket] >= 0:
-                keys[places[bucket]] = bits[r, k]
-                places[bucket] += 1
+            bucket = (top - bits[r, k]) >> shift
+            place = places[bucket]
+            if place >= 0:
+                keys[np.uint64(place)] = bits[r, k]
+                places[bucket] = place + 1
+
+
+@hot
+def _gather(bits, first, last, lowest, highest, keys):
+    """Copy the candidates from ``lowest`` to ``highest`` to the front of ``keys``."""
+    size = 0
+    for r in range(bits.shape[0]):
+        start, stop = _range(r, bits.shape[1], first, last)
+        for k in range(start, stop):
+            if bits[r, k] < lowest:
+                break
+            if bits[r, k] <= highest:
+                keys[size] = bits[r, k]
+                size += 1
 
 
 @hot
@@ -265,9 +310,11 @@ def _grant(survival, first, last, limit, ties, lengths):
     tokens = ties * limit if ties > 0 else 0.0
     for r in range(num_requests):
         k, stop = _range(r, gamma, first, last)
+        row = 0.0
         while k < stop and survival[r, k] > limit:
-            tokens += survival[r, k]
+            row += survival[r, k]
             k += 1
+        tokens += row
         lengths[r] = k
     for k in range(gamma):
         for r in range(num_requests):
@@ -291,11 +338,9 @@ def _limit(bits, first, last, top, bottom, extra, keys, counts):
     while above + counts[bucket] < extra:
         above += counts[bucket]
         bucket += 1
-    size = counts[bucket]
-    counts[:] = -1
-    counts[bucket] = 0
-    _scatter(bits, first, last, top, shift, counts, keys)
-    _sort_descending(keys, 0, size)
+    lowest, highest = _edges(top, shift, bucket)
+    _gather(bits, first, last, lowest, highest, keys)
+    _sort_descending(keys, 0, counts[bucket])
     return keys.view(np.float64)[extra - above - 1], _num_equal_before(keys, extra - above, 0)
 
 
@@ -344,12 +389,13 @@ def _surely_improves(tokens, n, size, lowest, highest, overhead, theta):
     """
     if n + size >= theta.shape[0]:
         return False
+    theta = theta[n : n + size + 1]
+    all_improve = True
     for i in range(size):
         most = tokens + i * highest
-        before, after = overhead + theta[n + i], overhead + theta[n + i + 1]
-        if not (most + lowest) * before > most * after * (1.0 + 2.0 * IMPROVEMENT):
-            return False
-    return True
+        before, after = overhead + theta[i], overhead + theta[i + 1]
+        all_improve &= (most + lowest) * before > most * after * (1.0 + 2.0 * IMPROVEMENT)
+    return all_improve
 
 
 @hot
@@ -360,7 +406,7 @@ def _place(bits, first, last, top, shift, bucket, counts, keys):
     for later in range(bucket, len(counts)):
         total += counts[later]
         counts[later] = total - counts[later]
-    _scatter(bits, first, last, top, shift, counts, keys)
+    _scatter(bits, first, last, ONE, top, shift, counts, keys)
 
 
 @hot
@@ -378,9 +424,8 @@ def _climb(bits, first, last, top, shift, counts, sums, overhead, theta, granted
         size = counts[bucket] - end
         if size == 0:
             continue
-        highest = _value(top - (np.uint64(bucket) << shift), keys)
-        floor = np.uint64(bucket + 1) << shift
-        lowest = _value(top - floor + ONE if floor <= top else ONE, keys)
+        lowest, highest = _edges(top, shift, bucket)
+        lowest, highest = _value(lowest, keys), _value(highest, keys)
         if _surely_improves(tokens, n, size, lowest, highest, overhead, theta):
             n += size
             tokens += sums[bucket]
@@ -435,10 +480,11 @@ def allocate_early_stop(
     n, limit, ties = 0, np.inf, 0
     if size > 0:
         # Narrow buckets, since many of them may have to be put in order.
-        num_buckets = min(len(counts), max(16, size // 8))
-        counts, sums = counts[:num_buckets], sums[:num_buckets]
+        num_buckets = min(len(counts) // 2, max(16, size // 8))
+        counts, sums = counts[: 2 * num_buckets], sums[: 2 * num_buckets]
         shift = _width(top - bottom, num_buckets)
         _sum(survival, bits, first, last, size, top, bottom, shift, counts, sums, keys)
+        counts, sums = counts[:num_buckets], sums[:num_buckets]
         status, n, tokens, limit, ties = _climb(
             bits, first, last, top, shift, counts, sums, overhead, theta, granted, tokens, keys
         )
@@ -462,16 +508,14 @@ def _mark(counts, sums, top, shift, rising, overhead, theta, granted, tokens, le
         if size == 0:
             continue
         highest = _value(top - (np.uint64(bucket) << shift), keys)
-        i = 1
-        if rising and size > 1:
-            if tokens + (size - 1) * highest < least * (overhead + theta[n + 1]):
-                i = size
-        while i < size:
-            if tokens + i * highest >= least * (overhead + theta[n + i]):
-                counts[bucket] = -size
-                marked += size
-                break
-            i += 1
+        inside = theta[n : n + size]
+        possible = False
+        if not rising or tokens + (size - 1) * highest >= least * (overhead + theta[n + 1]):
+            for i in range(1, size):
+                possible |= tokens + i * highest >= least * (overhead + inside[i])
+        if possible:
+            counts[bucket] = -size
+            marked += size
         n += size
         tokens += sums[bucket]
     return marked
@@ -534,15 +578,17 @@ def _search(survival, first, last, rising, overhead, theta, keys, counts, sums):
     if size == 0:
         return OK, granted, 0, tokens
     num_buckets = min(NUM_BUCKETS, max(16, size))
-    counts, sums = counts[:num_buckets], sums[:num_buckets]
+    counts, sums = counts[: 2 * num_buckets], sums[: 2 * num_buckets]
     shift = _width(top - bottom, num_buckets)
     _sum(survival, bits, first, last, size, top, bottom, shift, counts, sums, keys)
+    counts, places = counts[:num_buckets], counts[num_buckets:]
+    sums = sums[:num_buckets]
     values = keys.view(np.float64)
     best = _best_inside(counts, sums, overhead, theta, granted, tokens, values, best)
     least = (1.0 - IMPROVEMENT) * best
     marked = _mark(counts, sums, top, shift, rising, overhead, theta, granted, tokens, least, keys)
     if marked > 0:
-        _order_marked(bits, first, last, top, shift, counts, keys)
+        _order_marked(bits, first, last, top, shift, counts, places, keys)
         best = _best_inside(counts, sums, overhead, theta, granted, tokens, values, best)
         least = (1.0 - IMPROVEMENT) * best
     n, tokens = _first_within(counts, sums, overhead, theta, granted, tokens, values, least)
@@ -550,14 +596,16 @@ def _search(survival, first, last, rising, overhead, theta, keys, counts, sums):
 
 
 @hot
-def _order_marked(bits, first, last, top, shift, counts, keys):
+def _order_marked(bits, first, last, top, shift, counts, places, keys):
     """Put the candidates of the marked buckets in order, one bucket after the other."""
-    places = np.empty(NUM_BUCKETS, np.int64)
-    total = 0
+    total, lowest = 0, ONE
     for bucket in range(len(counts)):
-        places[bucket] = total if counts[bucket] < 0 else -1
-        total -= min(counts[bucket], 0)
-    _scatter(bits, first, last, top, shift, places, keys)
+        places[bucket] = -1
+        if counts[bucket] < 0:
+            places[bucket] = total
+            total -= counts[bucket]
+            lowest, _ = _edges(top, shift, bucket)
+    _scatter(bits, first, last, lowest, top, shift, places, keys)
     for bucket in range(len(counts)):
         if counts[bucket] < 0:
             _sort_descending(keys, places[bucket] + counts[bucket], places[bucket])
