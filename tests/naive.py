@@ -523,3 +523,20 @@ def additive(cells, sweeps=20000):
         {r: a - alpha[first_r] for r, a in alpha.items()},
         {b: t - theta[first_b] for b, t in theta.items()},
     )
+
+
+# Layout of a flattened pass
+
+
+def layout(lengths, positions, num_rows=0):
+    """(row offsets, request per row, position per row), row by row; request -1: padding."""
+    offsets, owners, places = [0], [], []
+    for r, length in enumerate(lengths):
+        for k in range(length + 1):
+            owners.append(r)
+            places.append(positions[r] + k)
+        offsets.append(len(owners))
+    while len(owners) < num_rows:
+        owners.append(-1)
+        places.append(0)
+    return offsets, owners, places

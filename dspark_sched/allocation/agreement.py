@@ -1,0 +1,127 @@
+"""What all ranks do in one step, from the decision of each."""
+
+import msgspec
+import numpy as np
+
+from .. import checks
+from ..checks import InputError
+from .decision import Decision
+
+__all__ = ["Agreement", "agree"]
+
+PARALLEL = ("data", "tensor")
+
+
+class Agreement(msgspec.Struct, frozen=True):
+    """What all ranks do in one step.
+
+    Attributes
+    ----------
+    bucket : int
+        Tokens that every rank pads its pass to; -1: no rank pads to a captured size.
+    padded_tokens : int
+        The common number of tokens where shapes must be equal: the bucket, else the largest batch.
+    fallback_ranks : tuple of int
+        Ranks without a decision. If there is one, all ranks must fall back.
+    """
+
+    bucket: int
+    padded_tokens: int
+    fallback_ranks: tuple = ()
+
+    @property
+    def is_fallback(self):
+        """Whether no rank may use its decision."""
+        return bool(self.fallback_ranks)
+
+
+def agree(records, parallel="data"):
+    """What ranks do together, from the decision of each; every rank gets the same answer.
+
+    Parameters
+    ----------
+    records : sequence of Decision
+        Of one step, by rank. An idle rank takes part with a decision on 0 requests, a rank that
+        cannot decide with ``Decision.fallback(step)``.
+    parallel : {"data", "tensor"}
+        "data": each rank has its own requests, only the padded shape is common. It is the largest
+        bucket; if a rank with tokens has no bucket, no rank pads to one. "tensor": all ranks hold
+        the same requests, so everything must be equal.
+
+    Returns
+    -------
+    Agreement
+
+    Raises
+    ------
+    InputError
+        Ranks that differ in what they must share; both ranks, the field and the values are named.
+    """
+    checks.check_choice(parallel, PARALLEL, "parallel")
+    records = list(records)
+    if not records:
+        raise InputError("agree needs the decision of at least one rank; got none")
+    for rank, record in enumerate(records):
+        if not isinstance(record, Decision):
+            raise InputError(
+                f"rank {rank} has no Decision but {type(record).__name__}; read bytes with "
+                f"Decision.from_bytes, and send Decision.fallback(step) where there is none"
+            )
+    _check_equal(enumerate(records), ("step",))
+    fallback_ranks = tuple(rank for rank, record in enumerate(records) if record.is_fallback)
+    deciding = [(rank, record) for rank, record in enumerate(records) if not record.is_fallback]
+    _check_equal(deciding, _SHARED[parallel])
+    if fallback_ranks:
+        return Agreement(bucket=-1, padded_tokens=0, fallback_ranks=fallback_ranks)
+    most = max(max(record.bucket, record.batch_tokens) for record in records)
+    is_padded = all(record.bucket >= 0 or record.batch_tokens == 0 for record in records)
+    return Agreement(bucket=most if is_padded and most > 0 else -1, padded_tokens=most)
+
+
+#: What ranks must share, in the order in which a difference explains those after it.
+_SHARED = {
+    "data": ("profile_digest", "source"),
+    "tensor": (
+        "profile_digest",
+        "source",
+        "inputs_digest",
+        "capacity",
+        "lengths",
+        "batch_tokens",
+        "bucket",
+        "status",
+    ),
+}
+_DECIDE_ONCE = "decide on one rank and distribute decision.to_bytes()"
+_REMEDIES = {
+    "step": "a rank has skipped or repeated a step; count steps that all ranks take",
+    "profile_digest": "load the same profile on all ranks: distribute one file",
+    "source": "configure the same source of confidences on all ranks",
+    "inputs_digest": f"they saw different confidences, ids, bounds or history; {_DECIDE_ONCE}",
+}
+
+
+def _check_equal(ranked, fields):
+    (first_rank, first), *others = ranked or [(0, None)]
+    for field in fields:
+        for rank, record in others:
+            difference = _difference(field, getattr(first, field), getattr(record, field))
+            if difference:
+                raise InputError(
+                    f"ranks {first_rank} and {rank} differ in {field}{difference}; "
+                    f"{_REMEDIES.get(field, _DECIDE_ONCE)}"
+                )
+
+
+def _difference(field, first, other):
+    """How two values of a field differ, in words; empty if they do not."""
+    if field == "lengths":
+        if len(first) != len(other):
+            return f" ({len(first)} / {len(other)} requests)"
+        rows = np.flatnonzero(first != other)
+        return f" (row {rows[0]}: {first[rows[0]]} / {other[rows[0]]})" if rows.size else ""
+    if first == other:
+        return ""
+    if field.endswith("digest"):
+        first, other = f"{first[:12]}...", f"{other[:12]}..."
+    return f" ({first} / {other})"

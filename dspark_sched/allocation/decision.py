@@ -1,0 +1,289 @@
+"""One step's decision as a record that ranks distribute as bytes and compare by digest.
+
+Ranks whose confidences differ in the last bit decide differently, and a collective over different
+shapes hangs. So one rank decides and distributes bytes, or all ranks compare what they decided.
+"""
+
+import hashlib
+import struct
+import zlib
+from functools import lru_cache
+
+import msgspec
+import numpy as np
+
+from .. import checks
+from ..checks import InputError
+from ..types import Status
+from .digest import inputs_digest
+
+__all__ = ["SOURCES", "Decision"]
+
+#: Where confidences come from; the wire holds the index.
+SOURCES = ("head", "estimator", "constant")
+NO_DIGEST = "0" * 64
+
+_MAGIC, _VERSION = b"DSPK", 1
+# magic, version, fallback, source, status, R, step, capacity, batch tokens, bucket, two digests
+_HEADER = struct.Struct("<4sHBBIIQqqq32s32s")
+_CRC = struct.Struct("<I")
+_STATUS_BITS = sum(flag.value for flag in Status)
+
+
+class Decision(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+    """What one step verifies, and from what it was decided.
+
+    Attributes
+    ----------
+    step : int
+        Counter of the loop, the same on all ranks; 0..2**64 - 1.
+    lengths : ndarray of int32, shape (R,)
+        Drafts of each request to verify.
+    capacity : int
+        Drafts that could have been admitted, ``lengths.sum()`` or more.
+    batch_tokens : int
+        R + other tokens + ``lengths.sum()``.
+    bucket : int
+        Tokens that the pass is padded to; -1: it is not padded.
+    profile_digest, inputs_digest : str
+        64 hexadecimal digits each, as in ``SpsProfile.digest`` and ``inputs_digest``.
+    source : {"head", "estimator", "constant"}
+        Where the confidences come from.
+    status : Status
+    is_fallback : bool
+        This rank cannot decide; then no rank may use its decision (see ``agree``).
+
+    Notes
+    -----
+    Two decisions are equal if their bytes are. Bytes (little-endian, no padding): ``DSPK``, version
+    u16, fallback u8, source u8, status u32, R u32, step u64, capacity i64, batch tokens i64,
+    bucket i64, profile digest [32], inputs digest [32], lengths i32 [R], CRC-32 of all before u32.
+    """
+
+    step: int
+    lengths: np.ndarray
+    capacity: int
+    batch_tokens: int
+    bucket: int = -1
+    profile_digest: str = NO_DIGEST
+    inputs_digest: str = NO_DIGEST
+    source: str = "head"
+    status: Status = Status.OK
+    is_fallback: bool = False
+
+    def __post_init__(self):
+        if checks.as_count(self.step, "step") >= 1 << 64:
+            raise InputError(f"step must be below 2**64; got {self.step}")
+        checks.check_choice(self.source, SOURCES, "source")
+        total = int(self.lengths.sum(dtype=np.int64))
+        if self.capacity < total:
+            raise InputError(
+                f"capacity {self.capacity} is below the sum of lengths, {total}; pass the plan "
+                f"that these lengths belong to"
+            )
+        if self.batch_tokens < len(self.lengths) + total:
+            raise InputError(
+                f"batch_tokens {self.batch_tokens} is below requests + drafts = "
+                f"{len(self.lengths) + total}; one anchor per request counts, too"
+            )
+        if self.bucket != -1 and self.bucket < self.batch_tokens:
+            raise InputError(
+                f"bucket {self.bucket} is smaller than the batch of {self.batch_tokens} tokens; "
+                f"take the next captured size, or -1 for a pass that is not padded"
+            )
+
+    @classmethod
+    def of(
+        cls,
+        plan,
+        profile,
+        confidence,
+        request_ids=None,
+        *,
+        step,
+        max_lengths=None,
+        min_lengths=None,
+        history=None,
+        bucket=-1,
+        source="head",
+    ):
+        """Make the record of a plan and of what it was made from.
+
+        Parameters
+        ----------
+        plan : Allocation
+            From ``allocate`` or a scheduler's step. Its lengths are copied.
+        profile : SpsProfile
+        confidence, request_ids, max_lengths, min_lengths
+            What the plan was made from.
+        step : int
+            Counter of the loop, the same on all ranks.
+        history : object, optional
+            What was remembered **before** this step: a scheduler's ``state``; see
+            ``inputs_digest``.
+        bucket : int
+            Tokens that the pass is padded to; -1: it is not padded.
+        source : {"head", "estimator", "constant"}
+
+        Raises
+        ------
+        InputError
+            Inputs that do not belong to the plan: another number of requests, a bucket that is
+            too small.
+        """
+        lengths = np.array(plan.lengths, np.int32)
+        inputs = inputs_digest(
+            confidence,
+            request_ids,
+            max_lengths=max_lengths,
+            min_lengths=min_lengths,
+            other_tokens=plan.batch_tokens - len(lengths) - int(lengths.sum(dtype=np.int64)),
+            history=history,
+        )
+        if len(confidence) != len(lengths):
+            raise InputError(
+                f"the plan has {len(lengths)} requests, confidence {len(confidence)} rows; pass "
+                f"the confidences that the plan was made from"
+            )
+        return cls(
+            step=step,
+            lengths=lengths,
+            capacity=plan.capacity,
+            batch_tokens=plan.batch_tokens,
+            bucket=bucket,
+            profile_digest=_profile_digest(profile),
+            inputs_digest=inputs,
+            source=source,
+            status=plan.status,
+        )
+
+    @classmethod
+    def fallback(cls, step):
+        """No decision: this rank cannot decide step ``step``, so all ranks must fall back."""
+        return cls(
+            step=step, lengths=np.empty(0, np.int32), capacity=0, batch_tokens=0, is_fallback=True
+        )
+
+    @staticmethod
+    def num_bytes(num_requests):
+        """Size of a decision on ``num_requests`` requests, for buffers of a collective."""
+        return _HEADER.size + 4 * num_requests + _CRC.size
+
+    def to_bytes(self, num_bytes=None):
+        """Serialise; ``num_bytes`` fills up with zeros, for collectives of one size.
+
+        Raises
+        ------
+        InputError
+            The decision does not fit into ``num_bytes``.
+        """
+        content = _HEADER.pack(
+            _MAGIC,
+            _VERSION,
+            self.is_fallback,
+            SOURCES.index(self.source),
+            self.status.value,
+            len(self.lengths),
+            self.step,
+            self.capacity,
+            self.batch_tokens,
+            self.bucket,
+            bytes.fromhex(self.profile_digest),
+            bytes.fromhex(self.inputs_digest),
+        )
+        content += self.lengths.astype("<i4", copy=False).tobytes()
+        content += _CRC.pack(zlib.crc32(content))
+        if num_bytes is None:
+            return content
+        if num_bytes < len(content):
+            raise InputError(
+                f"a decision on {len(self.lengths)} requests takes {len(content)} bytes, more than "
+                f"num_bytes = {num_bytes}; size buffers by Decision.num_bytes(most requests)"
+            )
+        return content.ljust(num_bytes, b"\0")
+
+    @classmethod
+    def from_bytes(cls, data):
+        """Read what ``to_bytes`` wrote.
+
+        Parameters
+        ----------
+        data : bytes-like
+            Zeros after the record are ignored.
+
+        Raises
+        ------
+        InputError
+            Another format or version, truncated, damaged, or something other than zeros after it.
+        """
+        data = _as_bytes(data)
+        if data[:4] != _MAGIC:
+            raise InputError(f"not a decision: begins with {data[:4]!r}, not with {_MAGIC!r}")
+        version = int.from_bytes(data[4:6], "little")
+        if len(data) >= 6 and version != _VERSION:
+            raise InputError(
+                f"a decision of version {version}, this library reads version {_VERSION}; run the "
+                f"same dspark_sched on all ranks"
+            )
+        num_requests = int.from_bytes(data[12:16], "little") if len(data) >= 16 else 0
+        end = cls.num_bytes(num_requests)
+        if len(data) < end:
+            raise InputError(
+                f"a truncated decision: {len(data)} bytes of {end}; size the buffer by "
+                f"Decision.num_bytes(most requests)"
+            )
+        if any(data[end:]):
+            raise InputError(
+                f"{len(data) - end} bytes after a decision that are not all zero; pass one "
+                f"decision at a time"
+            )
+        crc_start = end - _CRC.size
+        if _CRC.unpack(data[crc_start:end])[0] != zlib.crc32(data[:crc_start]):
+            raise InputError("a damaged decision: its checksum does not fit; send it again")
+        _, _, fallback, source, status, _, step, *counts, profile, inputs = _HEADER.unpack_from(
+            data
+        )
+        if source >= len(SOURCES) or fallback > 1 or status & ~_STATUS_BITS:
+            raise InputError(
+                f"a decision of a newer library (source {source}, status {status:#x}); run the "
+                f"same dspark_sched on all ranks"
+            )
+        capacity, batch_tokens, bucket = counts
+        lengths = np.frombuffer(data, "<i4", num_requests, _HEADER.size).astype(np.int32)
+        return cls(
+            step=step,
+            lengths=lengths,
+            capacity=capacity,
+            batch_tokens=batch_tokens,
+            bucket=bucket,
+            profile_digest=profile.hex(),
+            inputs_digest=inputs.hex(),
+            source=SOURCES[source],
+            status=Status(status),
+            is_fallback=bool(fallback),
+        )
+
+    def digest(self):
+        """SHA-256 of the bytes, 64 hexadecimal digits."""
+        return hashlib.sha256(self.to_bytes()).hexdigest()
+
+    def __eq__(self, other):
+        return isinstance(other, Decision) and self.to_bytes() == other.to_bytes()
+
+    def __hash__(self):
+        return hash(self.to_bytes())
+
+
+@lru_cache(maxsize=4)
+def _profile_digest(profile):
+    return profile.digest
+
+
+def _as_bytes(data):
+    try:
+        return bytes(memoryview(data))
+    except TypeError:
+        raise InputError(
+            f"a decision is read from bytes; got {type(data).__name__}. For torch: "
+            f"tensor.cpu().numpy()"
+        ) from None
