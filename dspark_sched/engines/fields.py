@@ -7,6 +7,7 @@ from ..checks import InputError, NumberError
 
 __all__ = [
     "check_keys",
+    "choice",
     "is_number",
     "is_whole",
     "mapping",
@@ -14,7 +15,6 @@ __all__ = [
     "measured_by_key",
     "number",
     "probes",
-    "text",
 ]
 
 
@@ -94,11 +94,13 @@ def mapping(content, key, where):
     return value
 
 
-def text(content, key, where, default=None):
-    """Return a string."""
+def choice(content, key, where, choices, default=None):
+    """Return one of ``choices``."""
     value = content.get(key, default)
-    if not isinstance(value, str):
-        raise InputError(f"{where}: {key} must be a string; got {value!r}")
+    if value not in choices:
+        raise InputError(
+            f"{where}: {key} must be one of {', '.join(map(repr, choices))}; got {value!r}"
+        )
     return value
 
 

@@ -1,10 +1,10 @@
 """Text and JSON files: read strictly, written whole or not at all."""
 
 import json
-import os
 from pathlib import Path
 
 from ..checks import InputError
+from .outputs import write_files
 
 __all__ = ["parse_object", "read_text", "write_text"]
 
@@ -54,13 +54,5 @@ def parse_object(text, where, what):
 
 
 def write_text(path, text):
-    """Write under a temporary name beside ``path``, then rename."""
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}; choose another place") from None
-    finally:
-        temporary.unlink(missing_ok=True)
+    """Write one file, whole or not at all."""
+    write_files({path: text})

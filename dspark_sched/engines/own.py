@@ -1,12 +1,13 @@
 """Our own JSON of a profile: everything, versioned, every number in the unit it came in."""
 
 from ..checks import InputError
-from ..profile import RequestCost, SpsProfile
+from ..profile import BEYOND, LOOKUPS, RequestCost, SpsProfile
 from . import fields
 
 __all__ = ["SCHEMA", "read", "replace", "write"]
 
 SCHEMA = "dspark-sched/profile/1"
+_UNITS = ("steps_per_second", "step_seconds", "step_ms")
 _PARTS = ("fixed", "alpha", "draft")
 _KEYS = (
     "schema",
@@ -35,11 +36,7 @@ def read(content, where, select=None):
     tokens = fields.probes(content, "batch_tokens", where)
     parts = {name: _part(content, name, where) for name in _PARTS if name in content}
     _check_encoding(content, parts, where)
-    unit = fields.text(content, "unit", where)
-    if unit not in ("steps_per_second", "step_seconds", "step_ms"):
-        raise InputError(
-            f"{where}: unit must be steps_per_second, step_seconds or step_ms; got {unit!r}"
-        )
+    unit = fields.choice(content, "unit", where, _UNITS)
     is_theta = "fixed" in parts or "alpha" in parts
     positive = not is_theta or unit == "steps_per_second"
     notes = content.get("notes", [])
@@ -48,8 +45,8 @@ def read(content, where, select=None):
     return {
         "batch_tokens": tokens,
         unit: fields.measured(content, "values", where, len(tokens), positive=positive),
-        "lookup": fields.text(content, "lookup", where, "ceil"),
-        "beyond": fields.text(content, "beyond", where, "extrapolate"),
+        "lookup": fields.choice(content, "lookup", where, LOOKUPS, "ceil"),
+        "beyond": fields.choice(content, "beyond", where, BEYOND, "extrapolate"),
         "max_batch_tokens": content.get("max_batch_tokens"),
         **parts,
         "identity": fields.mapping(content, "identity", where),
@@ -75,12 +72,10 @@ def _part(content, name, where):
     where = f"{where}: {name}"
     fields.check_keys(part, ("requests", "unit", "values", "lookup"), where)
     requests = fields.probes(part, "requests", where)
-    unit = fields.text(part, "unit", where)
-    if unit not in ("seconds", "ms"):
-        raise InputError(f"{where}: unit must be seconds or ms; got {unit!r}")
+    unit = fields.choice(part, "unit", where, ("seconds", "ms"))
     values = fields.measured(part, "values", where, len(requests), positive=False)
     return RequestCost(
-        requests, **{unit: values}, lookup=fields.text(part, "lookup", where, "linear")
+        requests, **{unit: values}, lookup=fields.choice(part, "lookup", where, LOOKUPS, "linear")
     )
 
 

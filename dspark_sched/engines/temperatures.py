@@ -11,7 +11,7 @@ from ..types import Calibration
 from . import files, vllm_ascend
 from .fields import is_number, is_whole
 
-__all__ = ["TEMPERATURE_FORMATS", "load_calibration", "save_calibration"]
+__all__ = ["TEMPERATURE_FORMATS", "calibration_text", "load_calibration", "save_calibration"]
 
 SCHEMA = "dspark-sched/sts/1"
 TEMPERATURE_FORMATS = ("own", "sglang", "tensorrt-llm", "vllm-ascend", "deepspec")
@@ -28,7 +28,8 @@ def save_calibration(cal, path, format="own"):
     ----------
     cal : Calibration
     path : str or path-like
-        Written under a temporary name beside it, then renamed.
+        Written under a temporary name beside it, then renamed; an existing file keeps its mode, a
+        link stays and what it points to is written.
     format : {"own", "sglang", "tensorrt-llm", "vllm-ascend", "deepspec"}
         "own" keeps everything, and SGLang and TensorRT-LLM load it; the others hold the keys of
         one engine only. For a profile of vllm-ascend see ``save_profile(calibration=)``.
@@ -43,10 +44,13 @@ def save_calibration(cal, path, format="own"):
     An ECE that is not known (NaN) has no JSON number: both lists are then written empty.
     """
     checks.check_choice(format, TEMPERATURE_FORMATS, "format")
-    content = _WRITERS[format](
-        cal, _checked(np.asarray(cal.temperatures).tolist(), _SPELLINGS[0], str(path))
-    )
-    files.write_text(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
+    files.write_text(path, calibration_text(cal, str(path), format))
+
+
+def calibration_text(cal, where, format="own"):
+    """Return what ``save_calibration`` writes; ``where`` names the file in messages."""
+    temperatures = _checked(np.asarray(cal.temperatures).tolist(), _SPELLINGS[0], where)
+    return json.dumps(_WRITERS[format](cal, temperatures), indent=1, allow_nan=False) + "\n"
 
 
 def load_calibration(path, gamma=None):

@@ -57,7 +57,7 @@ def _chosen(content, select, where):
         names = [content.get("workload", "decode_only"), content.get("graph_mode")]
     node, path = curves, []
     for name in names:
-        if isinstance(node, dict) and name in node:
+        if isinstance(node, dict) and isinstance(name, str) and name in node:
             node = node[name]
             path.append(name)
     while isinstance(node, dict) and len(node) == 1 and _is_nested(node):

@@ -103,8 +103,9 @@ def test_lint_of_numbers_that_cannot_be_is_a_finding(tmp_path):
     bad.write_text('{"sps": {"8": 10, "16": NaN}}')
     done = run("lint", bad)
     assert done.exit_code == 1
-    assert done.stdout.startswith("error: non-finite: ")
-    assert "got nan at 16" in " ".join(done.stdout.split())
+    words = " ".join(done.stdout.split())
+    assert words.startswith("error: non-finite: ")
+    assert "got nan at 16" in words
 
 
 def test_lint_of_another_system_is_an_error(tmp_path):
@@ -138,6 +139,18 @@ def test_every_kind_is_shown_and_drawn(name, tmp_path):
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
     shown = json.loads(run("show", DATA / name, "--json").stdout)
     assert shown["digest"] == ds.load_profile(DATA / name).digest
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["own/profile.json", "sglang/sps_table.json", "sglang/sps_additive.json",
+     "trtllm/sps_decomposed.json", "trtllm/sps_floor_days.json", "vllm/timed_graphs.log",
+     "vllm_ascend/latency.json", "vllm_ascend/sps.json", "vllm_ascend/curves.json"],
+)  # fmt: skip
+def test_simulate_takes_every_kind_as_it_is(name):
+    options = ["--policy", "none", "--concurrency", "4", "--repeats", "2", "--steps", "20"]
+    done = CliRunner().invoke(cli, ["simulate", "--sps", str(DATA / name), *options])
+    assert done.exit_code == 0, done.stderr
 
 
 def test_a_fit_is_drawn_with_its_intervals_and_the_bytes_repeat(timings, tmp_path):

@@ -153,6 +153,18 @@ def test_repair_is_isotonic_regression_and_is_listed(times):
     assert len([n for n in profile.notes if n.startswith("repaired")]) == len(listed)
 
 
+def test_after_a_repair_the_parts_miss_the_medians_evenly():
+    """The constant is fitted again: weighted residuals sum to 0, and no part falls."""
+    profile = ds.fit_profile(sweep(time=lambda r, b: true_ms(r, b) + 2.0 * (b == 1)), resamples=0)
+    fit = profile.details["fit"]
+    assert {repair["part"] for repair in fit["repairs"]} == {"theta"}
+    residuals = [(cell["fitted"] - cell["median"]) * cell["num_rows"] for cell in fit["cells"]]
+    assert sum(residuals) == pytest.approx(0.0, abs=1e-9)
+    assert max(map(abs, residuals)) > 0.1
+    assert (np.diff(profile.values) >= 0).all()
+    assert (np.diff(profile.alpha.values) >= 0).all()
+
+
 def test_repair_is_no_running_maximum():
     """One high outlier among many rows is averaged down, not taken for the truth ever after."""
     rows = [(1, 1, 10.0)] * 9 + [(1, 2, 14.0)] + [(1, 3, 11.0)] * 9 + [(1, 4, 12.0)] * 9

@@ -5,6 +5,9 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import examples
 
 import dspark_sched as ds
 
@@ -105,7 +108,7 @@ REFUSED = [
     ({**OWN, "schema": "dspark-sched/profile/2"}, "this version reads 'dspark-sched/profile/1'"),
     ({**OWN, "lookups": "ceil"}, "unknown key 'lookups' (did you mean 'lookup'?)"),
     ({**OWN, "lookup": "nearest"}, "lookup must be one of"),
-    ({**OWN, "unit": "us"}, "unit must be steps_per_second, step_seconds or step_ms; got 'us'"),
+    ({**OWN, "unit": "us"}, "unit must be one of 'steps_per_second', 'step_seconds', 'step_ms'"),
     ({**OWN, "identity": 7}, "identity must be an object; got int"),
     ({**OWN, "notes": [7]}, "notes must be a list of strings; got [7]"),
     ({**OWN, "max_batch_tokens": 4}, "no probe lies within max_batch_tokens = 4"),
@@ -148,3 +151,66 @@ def test_a_truncated_file_is_refused_wherever_it_ends(tmp_path, cut):
         path.write_text(text[: len(text) * cut // 60])
         with pytest.raises(ds.InputError, match=r"cut\.json: "):
             ds.load_profile(path)
+
+
+WORDS = st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), max_size=4)
+ANYTHING = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats()
+    | WORDS
+    | st.sampled_from(["8", "v2|a", "own", "ceil", "decomposed", "decode_only"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=2),
+    max_leaves=5,
+)
+
+
+def places(content, path=()):
+    """Every place inside a JSON value, as a tuple of keys."""
+    yield path
+    items = content.items() if isinstance(content, dict) else enumerate(content)
+    for key, value in items if isinstance(content, dict | list) else ():
+        yield from places(value, (*path, key)) if isinstance(value, dict | list) else [(*path, key)]
+
+
+def changed(content, path, value):
+    if not path:
+        return value
+    copy = dict(content) if isinstance(content, dict) else list(content)
+    copy[path[0]] = changed(content[path[0]], path[1:], value)
+    return copy
+
+
+FILES = [
+    "own/profile.json",
+    "sglang/sps_table.json",
+    "sglang/sps_additive.json",
+    "trtllm/sps_decomposed.json",
+    "trtllm/sps_exact_v2.json",
+    "vllm_ascend/latency.json",
+    "vllm_ascend/curves.json",
+    "mlx_dspark/calibration.json",
+    "deepspec/temperatures.json",
+]
+
+
+@examples(300)
+@given(st.sampled_from(FILES), st.data())
+def test_whatever_stands_at_one_place_it_loads_or_is_refused_in_one_line(
+    tmp_path_factory, name, data
+):
+    content = json.loads((DATA / name).read_text())
+    place = data.draw(st.sampled_from(sorted(places(content), key=str)))
+    path = tmp_path_factory.mktemp("fuzz") / "file.json"
+    path.write_text(json.dumps(changed(content, place, data.draw(ANYTHING))))
+    for load in (
+        lambda: ds.load_profile(path, select="4" if "exact" in name else None),
+        lambda: ds.load_calibration(path),
+    ):
+        message = None
+        try:
+            load()
+        except ds.InputError as error:
+            message = str(error)
+        assert message is None or (message.startswith(f"{path}: ") and "\n" not in message)
