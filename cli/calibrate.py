@@ -1,11 +1,10 @@
 """`dspark-sched calibrate`: fit temperatures on a held-out log and say how far to trust them."""
 
 from pathlib import Path
-from textwrap import fill
 
 import click
 
-from .common import check_folder, progress, write_file
+from .common import check_places, listed, progress, wrapped, write_set
 
 
 @click.command()
@@ -35,34 +34,25 @@ def calibrate(held_out, output, report, num_bins, eval_fraction, seed, as_json):
     accepted, and where there are any verified, finished, request_id, step and domain. Fitted on
     some requests, evaluated on the others.
     """
-    from dspark_sched.engines.temperatures import save_calibration
+    from dspark_sched.engines.temperatures import calibration_text
+    from dspark_sched.logs.detect import find_files
     from dspark_sched.logs.reader import read_log
 
-    _check_place(output)
+    inputs = find_files(held_out)[0]
+    check_places(output, folder=report, inputs=inputs)
     log = read_log(held_out)
-    folder = check_folder(report) if report else None
     evaluation = fit(log, num_bins=num_bins, eval_fraction=eval_fraction, seed=seed)
-    paths = write_report(evaluation, folder) if folder else []
-    save_calibration(evaluation.calibration, output)
+    contents = report_files(evaluation, report) if report else {}
+    contents[output] = calibration_text(evaluation.calibration, output)
+    write_set(contents, folder=report, inputs=inputs)
     if as_json:
         from dspark_sched.report.calibration_tables import calibration_json
 
         click.echo(calibration_json(evaluation))
         return
     show(evaluation)
-    for path in (*paths, output):
+    for path in contents:
         click.echo(f"wrote {path}")
-
-
-def _check_place(output):
-    """Refuse an output that cannot be, before minutes of work."""
-    from dspark_sched.checks import InputError
-
-    path = Path(output)
-    if path.is_dir() or not path.parent.is_dir():
-        what = "is a folder" if path.is_dir() else f"the folder {path.parent} does not exist"
-        raise InputError(f"cannot write {path}: {what}; choose another --output")
-    check_folder(path.parent)
 
 
 def fit(log, **settings):
@@ -73,24 +63,20 @@ def fit(log, **settings):
         return evaluate(log, advance=advance, **settings)
 
 
-def write_report(evaluation, folder):
-    """Write one reliability diagram per position and the survival curve; return their paths."""
+def report_files(evaluation, folder):
+    """Draw a reliability diagram per position and the survival curve: {path: bytes}."""
     from dspark_sched.report.calibration_plots import plot_reliability, plot_survival
-    from dspark_sched.report.style import save_png
+    from dspark_sched.report.style import png
 
-    paths = []
-    with progress("drawing", len(evaluation.positions) + 1) as advance:
-        for figures in (*evaluation.positions, None):
-            name = f"reliability_position_{figures.position}.png" if figures else "survival.png"
-            picture = (
-                plot_reliability(evaluation, figures.position)
-                if figures
-                else plot_survival(evaluation)
-            )
-            write_file(folder / name, lambda path, picture=picture: save_png(picture, path))
-            paths.append(folder / name)
-            advance(len(paths))
-    return paths
+    positions = [figures.position for figures in evaluation.positions]
+    contents = {}
+    with progress("drawing", len(positions) + 1) as advance:
+        for position in positions:
+            name = f"reliability_position_{position}.png"
+            contents[Path(folder) / name] = png(plot_reliability(evaluation, position))
+            advance(position)
+        contents[Path(folder) / "survival.png"] = png(plot_survival(evaluation))
+    return contents
 
 
 def show(evaluation):
@@ -102,7 +88,7 @@ def show(evaluation):
     console = Console(highlight=False, markup=False)
     width = console.width
     heading, verdict = calibration_summary(evaluation)
-    console.print(fill(heading, width))
+    console.print(wrapped(heading, width), soft_wrap=True)
     console.print()
     for table in calibration_tables(evaluation):
         console.print(table)
@@ -111,4 +97,4 @@ def show(evaluation):
         if sentences:
             console.print(title, style="bold")
         for sentence in sentences:
-            console.print(fill(sentence, width, initial_indent="- ", subsequent_indent="  "))
+            console.print(listed(sentence, width), soft_wrap=True)

@@ -1,16 +1,28 @@
 """What the commands share: bundled data, progress, output that is whole or not there."""
 
 import contextlib
+import itertools
 import os
 import shlex
 import sys
-import tempfile
+import textwrap
 from importlib.util import find_spec
 from pathlib import Path
 
 from dspark_sched.checks import InputError
+from dspark_sched.engines import outputs
 
-__all__ = ["bundled", "check_folder", "progress", "typed_command", "write_file"]
+__all__ = [
+    "bundled",
+    "bundled_log",
+    "check_places",
+    "listed",
+    "progress",
+    "typed_command",
+    "wrapped",
+    "write_file",
+    "write_set",
+]
 
 
 def bundled(name):
@@ -23,41 +35,64 @@ def bundled(name):
     return folder / name
 
 
-def check_folder(folder):
-    """Make a report folder, or say at once why it cannot be written."""
-    folder = Path(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise InputError(
-            f"cannot write into the folder {folder}: {error.strerror}; choose another one"
-        ) from None
-    return folder
+def bundled_log(name):
+    """Read a bundled log; its source is its name, wherever the package is installed."""
+    import msgspec
+
+    from dspark_sched.logs.reader import read_log
+
+    return msgspec.structs.replace(read_log(bundled(name)), source=name)
 
 
-def write_file(path, content):
-    """Write text or bytes to a temporary name beside ``path``, then rename.
+def check_places(*paths, folder=None, inputs=()):
+    """Refuse, before the work, outputs that cannot be written or that are inputs of this run."""
+    if folder is not None:
+        outputs.check_folder(folder)
+    for path in paths:
+        # What lies in a folder that is still to be made is checked when it is there.
+        if folder is None or Path(folder) not in Path(path).parents:
+            outputs.check_target(path)
+    _check_inputs_stay(paths, inputs)
 
-    ``content`` may also be a function that writes to the temporary path it is given.
+
+def write_set(contents, folder=None, inputs=()):
+    """Write all files, or none: {path: text, bytes or a function that writes to a path}.
+
+    ``folder`` is made where it is missing. None of the files may be one of the inputs.
     """
-    path = Path(path)
-    if not path.parent.is_dir():
-        raise InputError(f"cannot write {path}: the folder {path.parent} does not exist; create it")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}{path.suffix}")
+    _check_inputs_stay(contents, inputs)
+    outputs.write_files(contents, folder)
+
+
+def write_file(path, content, inputs=()):
+    """Write one file whole, or not at all."""
+    write_set({path: content}, inputs=inputs)
+
+
+def _check_inputs_stay(paths, inputs):
+    for path, source in itertools.product(paths, inputs):
+        if source and _is_same_file(path, source):
+            raise InputError(
+                f"cannot write {path}: it is an input of this command ({source}); choose another "
+                f"place"
+            )
+
+
+def _is_same_file(path, other):
     try:
-        if callable(content):
-            content(temporary)
-        elif isinstance(content, bytes):
-            temporary.write_bytes(content)
-        else:
-            temporary.write_text(content, encoding="utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}; choose another place") from None
-    finally:
-        temporary.unlink(missing_ok=True)
+        return os.path.samefile(path, other)
+    except OSError:
+        return False
+
+
+def wrapped(text, width=80, **indents):
+    """Wrap at spaces only: a path or an option is never broken."""
+    return textwrap.fill(text, width, break_on_hyphens=False, break_long_words=False, **indents)
+
+
+def listed(sentence, width=80):
+    """Wrap one entry of a list."""
+    return wrapped(sentence, width, initial_indent="- ", subsequent_indent="  ")
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ import math
 
 import click
 
-from .common import check_folder, progress, write_file
+from .common import check_places, progress, write_file
 
 
 @click.command("convert-log")
@@ -55,19 +55,13 @@ def convert_log(source, output, kind, before, as_json):
 
 
 def _convert(source, output, kind):
-    """Write the parquet file under a temporary name, then rename it."""
-    from pathlib import Path
-
-    from dspark_sched.checks import InputError
+    """Write the parquet file, whole or not at all."""
     from dspark_sched.logs.convert import convert_log as convert
 
-    path, found = Path(output), []
-    if path.is_dir() or not path.parent.is_dir():
-        what = "is a folder" if path.is_dir() else f"the folder {path.parent} does not exist"
-        raise InputError(f"cannot write {path}: {what}; choose another place")
-    check_folder(path.parent)
+    found = []
+    check_places(output)
     with progress("converting", None) as advance:
-        write_file(path, lambda place: found.append(convert(source, place, kind, advance)))
+        write_file(output, lambda place: found.append(convert(source, place, kind, advance)))
     return found[0]
 
 

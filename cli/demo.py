@@ -1,8 +1,10 @@
 """`dspark-sched demo`: the main job on the bundled data."""
 
+from pathlib import Path
+
 import click
 
-from .common import bundled, check_folder
+from .common import bundled, bundled_log, check_places, wrapped, write_set
 
 LOG = "held_out_dspark_narrow.parquet"
 PROFILE = "gb10_inkling_sps.csv"
@@ -28,33 +30,35 @@ def demo(output, seed):
     A real log of a small model with an overconfident drafter, and the published step times of a
     GB10 system, into one folder.
     """
-    click.echo(f"{ILLUSTRATION}.\n")
     import msgspec
 
+    from dspark_sched.checks import as_count
     from dspark_sched.engines.profiles import load_profile
-    from dspark_sched.engines.temperatures import load_calibration, save_calibration
-    from dspark_sched.logs.reader import read_log
+    from dspark_sched.engines.temperatures import calibration_text
 
     from . import calibrate, simulate
 
-    folder = check_folder(output)
-    log = read_log(bundled(LOG))
+    as_count(seed, "seed")
+    check_places(folder=output)
+    click.echo(wrapped(f"{ILLUSTRATION}.") + "\n")
+    folder = Path(output)
+    log = bundled_log(LOG)
     profile = load_profile(bundled(PROFILE), lookup="ceil")
 
     click.secho(f"1. calibrate {LOG}", bold=True)
     evaluation = calibrate.fit(log, seed=seed)
-    paths = calibrate.write_report(evaluation, folder)
-    save_calibration(evaluation.calibration, folder / "sts.json")
+    contents = calibrate.report_files(evaluation, folder)
+    contents[folder / "sts.json"] = calibration_text(evaluation.calibration, "sts.json")
     calibrate.show(evaluation)
 
     click.secho(f"\n2. simulate --sps {PROFILE} --sts sts.json", bold=True)
-    calibration = load_calibration(folder / "sts.json", gamma=log.gamma)
-    result = simulate.replay(log, profile, calibration, seed=seed)
+    result = simulate.replay(log, profile, evaluation.calibration, seed=seed)
     # The report is read without this output.
     result = msgspec.structs.replace(result, notes=(ILLUSTRATION, *result.notes))
-    paths += [folder / "sts.json", *simulate.write(result, folder / "results.csv", folder)]
+    contents |= simulate.output_files(result, folder / "results.csv", folder)
+    write_set(contents, folder=folder)
     simulate.show(result)
 
     click.echo()
-    for path in paths:
+    for path in contents:
         click.echo(f"wrote {path}")

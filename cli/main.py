@@ -1,9 +1,17 @@
 """The command group: commands load on use, every error is one line and exit code 2."""
 
+import contextlib
+import os
+import signal
 import sys
 from importlib import import_module
 
 import click
+
+from dspark_sched import __version__
+
+#: click before 8.2 prints the help itself.
+_NO_ARGUMENTS = getattr(click.exceptions, "NoArgsIsHelpError", ())
 
 COMMANDS = {
     "calibrate": "Fit temperatures on a held-out log and say how far to trust them.",
@@ -36,6 +44,8 @@ class OneLineErrors(click.Group):
 
     def parse_args(self, ctx, args):
         """Keep what was typed, so that a report can say how to get it again."""
+        for argument in args:
+            argument.encode()  # a name that is not UTF-8 fits into no JSON and no page
         ctx.meta["typed"] = list(args)
         return super().parse_args(ctx, args)
 
@@ -44,12 +54,17 @@ class OneLineErrors(click.Group):
         kwargs["standalone_mode"] = False
         try:
             code = super().main(*args, **kwargs)
+        except _NO_ARGUMENTS as error:
+            error.show()
+            code = error.exit_code
         except click.exceptions.Exit as stop:
             code = stop.exit_code
         except click.Abort:
             code = _fail("interrupted", 130)
         except click.ClickException as error:
             code = _fail(error.format_message())
+        except UnicodeEncodeError as error:
+            code = _fail(f"{error.object!r} is not UTF-8 text; rename that file")
         except OSError as error:
             code = _fail(f"{error.filename or 'input/output'}: {error.strerror or error}")
         except ValueError as error:
@@ -67,7 +82,7 @@ def _fail(message, code=2):
 
 
 @click.group(cls=OneLineErrors, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="dspark-sched", message="%(version)s")
+@click.version_option(__version__, message="%(version)s")
 def cli():
     """Confidence-scheduled speculative decoding: how many drafts are worth verifying now?
 
@@ -78,4 +93,19 @@ def cli():
 
 def main():
     """Run the command line."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupted)
     cli()
+
+
+def _interrupted(*_):
+    """End at once: an exception would be lost where C code calls Python, as compilers do."""
+    written = sys.modules.get("dspark_sched.engines.outputs")
+    if written:
+        written.abandon()
+    with contextlib.suppress(Exception):
+        sys.stdout.flush()
+    # A progress bar hides the cursor and leaves its line.
+    clean = b"\r\x1b[K\x1b[?25h" if os.isatty(2) else b""
+    os.write(2, clean + b"dspark-sched: interrupted\n")
+    os._exit(130)

@@ -2,11 +2,10 @@
 
 import json
 from pathlib import Path
-from textwrap import fill
 
 import click
 
-from .common import write_file
+from .common import check_places, listed, wrapped, write_file
 
 LOOKUPS = click.Choice(["ceil", "linear", "floor", "exact"])
 FORMATS = click.Choice(
@@ -81,6 +80,7 @@ def fit(timings, output, kind, model, anchor, pairs, as_json, **settings):
     from dspark_sched.profiling.fit import fit_profile
     from dspark_sched.profiling.timings import read_timings
 
+    check_places(output, inputs=[timings])
     rows = read_timings(timings, anchor)
     fitted = fit_profile(rows, model, identity=_identity(pairs), **settings)
     written = save_profile(fitted, output, kind)
@@ -116,6 +116,7 @@ def convert(
     from dspark_sched.engines.profiles import load_profile, save_profile
     from dspark_sched.engines.temperatures import load_calibration
 
+    check_places(target, inputs=[source, sts])
     read = load_profile(source, lookup, format=source_kind, select=select)
     changes = {}
     if max_batch_tokens is not None:
@@ -158,7 +159,7 @@ def lint(ctx, file, kind, lookup, select, gamma, max_requests, captures, pairs, 
         click.echo(findings_json(findings))
     else:
         for line in findings_lines(findings) or ["nothing found"]:
-            click.echo(fill(line, 80, subsequent_indent="  "))
+            click.echo(wrapped(line, subsequent_indent="  "))
     ctx.exit(1 if any(finding.severity == "error" for finding in findings) else 0)
 
 
@@ -170,11 +171,12 @@ def plot(file, kind, lookup, select, output):
     """Draw step time and rate by batch tokens, as they are looked up."""
     from dspark_sched.engines.profiles import load_profile
     from dspark_sched.report.profile_plots import profile_figure
-    from dspark_sched.report.style import save_png
+    from dspark_sched.report.style import png
 
+    check_places(output, inputs=[file])
     read = load_profile(file, lookup, format=kind, select=select)
     figure = profile_figure(read, Path(file).name)
-    write_file(output, lambda path: save_png(figure, path))
+    write_file(output, png(figure), inputs=[file])
     click.echo(f"wrote {output}")
 
 
@@ -197,7 +199,7 @@ def show(file, kind, lookup, select, as_json):
         click.echo(profile_json(read))
         return
     for line in profile_lines(read):
-        click.echo(fill(line, 80, subsequent_indent="  "))
+        click.echo(wrapped(line, subsequent_indent="  "))
     _print(probes_table(read), parts_table(read))
     _show_fit(read)
     _paragraphs("Notes", read.notes)
@@ -236,7 +238,7 @@ def _paragraphs(title, sentences):
         return
     click.echo(f"\n{title}")
     for sentence in sentences:
-        click.echo(fill(sentence, 80, initial_indent="- ", subsequent_indent="  "))
+        click.echo(listed(sentence))
 
 
 def _identity(pairs):

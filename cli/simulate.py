@@ -1,11 +1,18 @@
 """`dspark-sched simulate`: replay a log against a step-time profile."""
 
 from pathlib import Path
-from textwrap import fill
 
 import click
 
-from .common import bundled, check_folder, progress, typed_command, write_file
+from .common import (
+    bundled_log,
+    check_places,
+    listed,
+    progress,
+    typed_command,
+    wrapped,
+    write_set,
+)
 
 DEFAULT_LOG = "held_out_dspark_narrow.parquet"
 DEFAULT_CONCURRENCY = "1,2,4,8,16,32,64,128,256"
@@ -130,12 +137,15 @@ def simulate(
 
     from dspark_sched.engines.profiles import load_profile
     from dspark_sched.engines.temperatures import load_calibration
+    from dspark_sched.logs.detect import find_files
     from dspark_sched.logs.reader import read_log
 
     required = _speeds(sla)
+    inputs = [sps, plain_sps, sts, *(find_files(log)[0] if log else ())]
+    check_places(*([output] if output else ()), folder=report, inputs=inputs)
     profile = _with_draft(load_profile(sps, lookup=lookup), draft_ms)
     plain_profile = load_profile(plain_sps, lookup=lookup) if plain_sps else None
-    held_out = read_log(log or bundled(DEFAULT_LOG))
+    held_out = read_log(log) if log else bundled_log(DEFAULT_LOG)
     calibration = load_calibration(sts, gamma=held_out.gamma) if sts else None
     result = replay(
         held_out,
@@ -155,14 +165,15 @@ def simulate(
             f"come from different systems, so the figures are an illustration"
         )
         result = msgspec.structs.replace(result, notes=(bundled_note, *result.notes))
-    paths = write(result, output, report, required)
+    contents = output_files(result, output, report, required)
+    write_set(contents, folder=report, inputs=inputs)
     if as_json:
         from dspark_sched.report.tables import simulation_json
 
         click.echo(simulation_json(result))
         return
     show(result)
-    for path in paths:
+    for path in contents:
         click.echo(f"wrote {path}")
 
 
@@ -202,29 +213,24 @@ def show(result):
     console = Console(highlight=False, markup=False)
     width = console.width
     console.print(simulation_table(result))
-    console.print(fill(simulation_legend(result), width), style="dim")
+    console.print(wrapped(simulation_legend(result), width), style="dim", soft_wrap=True)
     for title, sentences in (("Notes", result.notes), ("Verdict", result.verdicts)):
         console.print(title, style="bold")
         for sentence in sentences:
-            console.print(fill(sentence, width, initial_indent="- ", subsequent_indent="  "))
+            console.print(listed(sentence, width), soft_wrap=True)
 
 
-def write(result, output=None, report=None, sla=()):
-    """Write the CSV file and the report folder; return the paths written."""
+def output_files(result, output=None, report=None, sla=()):
+    """Render the CSV file and the report folder: {path: content}."""
     from dspark_sched.report.tables import simulation_csv
 
-    paths = []
-    folder = check_folder(report) if report else None
-    if output:
-        write_file(output, simulation_csv(result))
-        paths.append(Path(output))
-    if folder:
+    contents = {output: simulation_csv(result)} if output else {}
+    if report:
         from dspark_sched.report.folder import report_files
 
-        for name, content in report_files(result, typed_command(), sla).items():
-            write_file(folder / name, content)
-            paths.append(folder / name)
-    return paths
+        files = report_files(result, typed_command(), sla)
+        contents |= {Path(report) / name: content for name, content in files.items()}
+    return contents
 
 
 _KEPT = (

@@ -4,6 +4,8 @@ import time
 
 import click
 
+from .common import progress
+
 
 @click.command()
 def warmup():
@@ -12,11 +14,8 @@ def warmup():
     The compiled kernels are kept on disk (beside the package, or in NUMBA_CACHE_DIR).
     """
     start = time.perf_counter()
-    click.echo("loading the compiler ...")
     from dspark_sched.warmup import warm_up
 
-    def report(name, done, total):
-        elapsed = time.perf_counter() - start
-        click.echo(f"[{done}/{total}] {name:<18} {elapsed:6.1f} s")
-
-    warm_up(report)
+    with progress("compiling", 1.0) as advance:
+        warm_up(lambda name, done, total: advance(done / total))
+    click.echo(f"all kernels are compiled and kept on disk ({time.perf_counter() - start:.1f} s)")

@@ -29,11 +29,9 @@ def check_target(path):
     try:
         target = Path(os.path.realpath(path))
         mode = target.stat().st_mode
-    except FileNotFoundError:
-        _check_writable(target.parent, path)
+    except (FileNotFoundError, NotADirectoryError):
+        _check_parent(target, path)
         return target
-    except NotADirectoryError:
-        raise _refusal(path, f"{_existing(target)} is a file, not a folder") from None
     except (OSError, ValueError) as error:
         raise _refusal(path, _reason(error)) from None
     if not stat.S_ISREG(mode):
@@ -41,7 +39,7 @@ def check_target(path):
         raise _refusal(path, what)
     if not os.access(target, os.W_OK):
         raise _refusal(path, "is write-protected")
-    _check_writable(target.parent, path)
+    _check_parent(target, path)
     return target
 
 
@@ -53,7 +51,7 @@ def check_folder(folder):
     InputError
     """
     try:
-        there = _existing(Path(os.path.realpath(folder)))
+        there = _existing(Path(folder))
         if not there.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, f"{there} is a file, not a folder")
         with tempfile.TemporaryFile(dir=there):
@@ -169,17 +167,16 @@ def _named(path):
         raise _refusal(path, _reason(error)) from None
 
 
-def _check_writable(folder, path):
-    if not folder.exists():
-        there = _existing(folder)
-        if not there.is_dir():
-            raise _refusal(path, f"{there} is a file, not a folder")
+def _check_parent(target, path):
+    # As it was typed, unless a link led elsewhere.
+    folder = target.parent if os.path.islink(path) else Path(path).parent
+    there = _existing(folder)
+    if not there.is_dir():
+        raise _refusal(path, f"{there} is a file, not a folder")
+    if there != folder:
         raise _refusal(path, f"the folder {folder} does not exist", "create it, or ")
-    try:
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise _refusal(path, _reason(error)) from None
+    with _named(path), tempfile.TemporaryFile(dir=folder):
+        pass
 
 
 def _existing(path):

@@ -1,13 +1,11 @@
 """Everything that a replay's report folder holds."""
 
-from io import BytesIO
-
 from .forecast_plot import forecast_figure
 from .frontier_plot import frontier_figure
 from .html import report_html
 from .pruning_plot import pruning_figure
 from .simulation_plots import throughput_figure
-from .style import save_png
+from .style import png
 
 __all__ = ["report_files"]
 
@@ -34,11 +32,5 @@ def report_files(result, command, sla=()):
         "pruning.png": pruning_figure(result),
         "forecast.png": forecast_figure(result),
     }
-    pictures = {name: _png(figure) for name, figure in figures.items()}
+    pictures = {name: png(figure) for name, figure in figures.items()}
     return {"report.html": report_html(result, pictures, command, sla).encode(), **pictures}
-
-
-def _png(figure):
-    buffer = BytesIO()
-    save_png(figure, buffer)
-    return buffer.getvalue()

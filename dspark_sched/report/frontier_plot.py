@@ -33,6 +33,10 @@ def frontier_figure(result, sla=()):
     figure, axes = new_figure(width_in=9.0, height_in=6.3)
     # Where no request ended, the speed per user is not known.
     rows = result.rows.dropna(subset=[_USER])
+    if rows.empty:
+        headline(figure, "No request ended, so no speed per user is known: raise --steps")
+        axes.set_axis_off()
+        return figure
     # Room above the lines for one sentence per SLA.
     top = rows[_TOTAL].max() * (1.08 + 0.075 * len(sla))
     axes.set(xlim=(0.0, 1.08 * rows[_USER].max()), ylim=(0.0, top))

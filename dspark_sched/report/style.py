@@ -5,12 +5,23 @@ Decorate a function that draws with ``styled``: matplotlib reads its settings wh
 """
 
 import textwrap
+from io import BytesIO
 
 import matplotlib
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-__all__ = ["BAND", "COLORS", "LINES", "MARKERS", "headline", "new_figure", "save_png", "styled"]
+__all__ = [
+    "BAND",
+    "COLORS",
+    "LINES",
+    "MARKERS",
+    "headline",
+    "new_figure",
+    "png",
+    "save_png",
+    "styled",
+]
 
 #: Okabe-Ito colours and a wine red; neighbours also differ in lightness (printed in grey).
 COLORS = ("#000000", "#d55e00", "#56b4e9", "#009e73", "#e69f00", "#0072b2", "#cc79a7", "#882255")
@@ -88,3 +99,10 @@ def save_png(figure, path):
         Overwritten if it exists.
     """
     figure.savefig(path, format="png", metadata={"Software": None})
+
+
+def png(figure):
+    """Return what ``save_png`` writes."""
+    buffer = BytesIO()
+    save_png(figure, buffer)
+    return buffer.getvalue()

@@ -106,7 +106,7 @@ def test_counters_take_the_scrape_before():
         (["torch/contiguous.pt", "OUT", "--format", "excel"], "format must be one of parquet"),
         (["torch/none.pt", "OUT"], "no such file; pass a .pt file or a folder of them"),
         (["torch/contiguous.pt", "."], "is a folder; choose another place"),
-        (["torch/contiguous.pt", "none/log.parquet"], "does not exist; choose another place"),
+        (["torch/contiguous.pt", "none/log.parquet"], "does not exist; create it, or choose"),
     ],
 )
 def test_bad_input_is_one_line_exit_code_2_and_nothing_written(tmp_path, arguments, sentence):

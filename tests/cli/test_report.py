@@ -71,6 +71,26 @@ def test_the_same_command_gives_the_same_bytes(files, report):
     assert {path.name: path.read_bytes() for path in report.iterdir()} == before
 
 
+def test_a_replay_in_which_no_request_ended_is_reported_all_the_same(files):
+    options = ["--steps", "10", "--sla", "20", "--report", files / "short", "-o", files / "s.csv"]
+    pq.write_table(
+        pa.table(
+            {
+                "confidence_logits": [[0.5, -0.5, 0.0]] * 400,
+                "accepted": [i % 4 for i in range(400)],
+                "request_id": [0] * 400,
+                "step": range(400),
+            }
+        ),
+        files / "long.parquet",
+    )
+    done = run(files, "--log", files / "long.parquet", *options)
+    assert done.exit_code == 0, done.stderr
+    assert sorted(path.name for path in (files / "short").iterdir()) == FILES
+    page = html.unescape((files / "short" / "report.html").read_text())
+    assert "nan" not in re.sub("<img[^>]*>", "", page).lower()
+
+
 @pytest.mark.parametrize("speeds", ["fast", "20,,40", "0", "-5", "nan", "inf"])
 def test_a_requirement_that_is_no_speed_is_refused_before_anything_is_written(files, speeds):
     done = run(files, "--sla", speeds, "--report", files / "refused")

@@ -42,6 +42,13 @@ def unknown_users():
     return result
 
 
+def no_request_ended():
+    result = made_result()
+    names = ["user_tokens_per_second", "user_tokens_per_second_p5"]
+    result.rows[names + [f"tpot_ms_p{share}" for share in (50, 95, 99)]] = np.nan
+    return result
+
+
 RESULTS = {
     "seven policies": made_result,
     "long names": lambda: made_result(labels=LONG),
@@ -50,6 +57,7 @@ RESULTS = {
     "nothing chosen": lambda: made_result(["none"], [1, 64]),
     "loads up to 4096": lambda: made_result(loads=[2**k for k in range(13)]),
     "speeds and intervals unknown": unknown_users,
+    "no request ended": no_request_ended,
 }
 
 
@@ -248,3 +256,10 @@ def test_the_title_of_the_forecast_is_the_range_of_its_errors():
     result.rows["predicted_tokens_per_second"] = result.rows["tokens_per_second"] / [1.1, 0.95]
     title = forecast_figure(result).get_suptitle()
     assert title.endswith("-5.0% to +10.0%")
+
+
+def test_without_a_single_speed_the_frontier_says_what_to_do():
+    figure = frontier_figure(no_request_ended(), (30.0,))
+    assert figure.get_suptitle() == (
+        "No request ended, so no speed per user is known: raise --steps"
+    )
