@@ -21,6 +21,7 @@ __all__ = [
     "Log",
     "SimulationResult",
     "Status",
+    "StepPlan",
     "VerifiedBlock",
 ]
 
@@ -47,6 +48,16 @@ class Status(enum.Flag):
     NO_REQUESTS = enum.auto()
     #: A global search over the step's own confidences: not lossless under rejection sampling.
     ANTICIPATING = enum.auto()
+    #: The planned batch is larger than every captured size: it runs unpadded, without a graph.
+    NO_BUCKET = enum.auto()
+    #: The predicted gain did not exceed ``min_gain``: the baseline runs; see ``StepPlan.gain``.
+    KEPT_BASELINE = enum.auto()
+    #: This step was told not to draft, so nothing is verified.
+    NOT_DRAFTED = enum.auto()
+    #: One request is verified to its full length, to learn about positions that were given up.
+    EXPLORING = enum.auto()
+    #: gamma is not the block that the checkpoint declares it was trained for.
+    BLOCK_MISMATCH = enum.auto()
 
 
 class Batch(msgspec.Struct, frozen=True, eq=False):
@@ -62,6 +73,10 @@ class Batch(msgspec.Struct, frozen=True, eq=False):
         Bounds of the verified drafts per request.
     other_tokens : int
         Tokens of the pass that are neither anchors nor drafts (prefill chunks).
+    weights : ndarray of float64, shape (R,), or None
+        Worth of a token of each request, relative to the others.
+    emits : ndarray of bool, shape (R,), or None
+        Whether a request emits a token in this step.
     """
 
     request_ids: np.ndarray
@@ -69,6 +84,8 @@ class Batch(msgspec.Struct, frozen=True, eq=False):
     max_lengths: np.ndarray | None = None
     min_lengths: np.ndarray | None = None
     other_tokens: int = 0
+    weights: np.ndarray | None = None
+    emits: np.ndarray | None = None
 
 
 class CapacityPlan(msgspec.Struct, frozen=True, eq=False):
@@ -100,6 +117,66 @@ class CapacityPlan(msgspec.Struct, frozen=True, eq=False):
     num_invalid_rows: int = 0
 
 
+class StepPlan(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+    """What is decided about a step before its confidences exist. It limits the **target's** pass.
+
+    Attributes
+    ----------
+    capacity : int
+        Drafts to verify in the whole step; anchors not counted, minimum lengths counted.
+    batch_tokens : int
+        R + other_tokens + capacity.
+    padded_batch_tokens : int
+        Tokens that the pass runs at: the bucket, or ``batch_tokens`` where there is none.
+    bucket : int
+        Captured size that the pass is padded to; -1: none (none given, or ``NO_BUCKET``).
+    expected_tokens : float
+        Tokens that the lagged survivals promise at this capacity, bonus tokens included. With
+        weights: weighted, in units of the mean weight.
+    step_seconds : float
+        Time of the step at ``padded_batch_tokens``, drafting and scheduling path included.
+    draft_seconds, overhead_seconds : float
+        Of these the time of drafting, and of the scheduling path.
+    throughput : float
+        expected_tokens / step_seconds; 0 without requests.
+    uniform_length : int or None
+        The one length of all requests in uniform mode.
+    gain : float or None
+        Predicted throughput of the best choice over the baseline's, minus 1; None without
+        ``min_gain``. Where it is too small, the baseline is what is planned (``KEPT_BASELINE``).
+    is_drafted : bool
+        Whether this step drafts.
+    draft_next : bool
+        Whether the **next** step should draft.
+    mode : {"ragged", "uniform"}
+    source : {"head", "estimator", "constant"}
+        Where survivals come from.
+    status : Status
+    num_unknown_rows : int
+    notes : tuple of str
+        Settings that were resolved or overruled, in words.
+    """
+
+    capacity: int
+    batch_tokens: int
+    padded_batch_tokens: int
+    bucket: int = -1
+    expected_tokens: float
+    step_seconds: float
+    draft_seconds: float = 0.0
+    overhead_seconds: float = 0.0
+    throughput: float
+    uniform_length: int | None = None
+    gain: float | None = None
+    is_drafted: bool = True
+    draft_next: bool = True
+    mode: str = "ragged"
+    source: str = "head"
+    status: Status = Status.OK
+    num_unknown_rows: int = 0
+    notes: tuple[str, ...] = ()
+
+
 class Allocation(msgspec.Struct, frozen=True, eq=False):
     """The verification lengths of one step.
 
@@ -116,11 +193,13 @@ class Allocation(msgspec.Struct, frozen=True, eq=False):
     expected_tokens : float
         R + the sum of the admitted survivals (one bonus token per request).
     step_seconds : float
-        Time of the step at ``batch_tokens``.
+        Time of the step at ``batch_tokens``, or at ``plan.bucket`` where there is one.
     throughput : float
         expected_tokens / step_seconds, in tokens per second; 0 without requests.
     status : Status
     num_unknown_rows, num_invalid_rows : int
+    plan : StepPlan or None
+        What was planned beforehand; None where the whole decision was made in one go.
     """
 
     lengths: np.ndarray
@@ -133,6 +212,7 @@ class Allocation(msgspec.Struct, frozen=True, eq=False):
     status: Status = Status.OK
     num_unknown_rows: int = 0
     num_invalid_rows: int = 0
+    plan: StepPlan | None = None
 
 
 class Finding(msgspec.Struct, frozen=True):

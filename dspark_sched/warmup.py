@@ -3,8 +3,8 @@
 import numpy as np
 
 from .allocation.capacity import plan_capacity
-from .allocation.delayed import DelayedScheduler
 from .allocation.greedy import EarlyStop, allocate, survival
+from .allocation.scheduler import DelayedScheduler
 from .calibration.evaluation import evaluate
 from .profile import SpsProfile
 from .types import Log
@@ -48,6 +48,9 @@ def _scheduler(dtype):
     scheduler = DelayedScheduler(SpsProfile([1, 8], step_seconds=[1.0, 2.0]), gamma=2)
     for ids in ([0, 1], [1, 2], [0, 1, 2]):
         scheduler.step(ids, np.full((len(ids), 2), 0.5, dtype))
+    for weights in (None, [1.0, 2.0]):
+        scheduler.plan([0, 1], max_lengths=[2, 1], weights=weights)
+        scheduler.assign(np.full((2, 2), 0.5, dtype))
 
 
 def _calibration(dtype):

@@ -152,6 +152,7 @@ def assembled(
     num_invalid_rows,
     status=Status.OK,
     num_unknown_rows=0,
+    plan=None,
 ):
     """Assemble the record of a decision that admitted so many drafts, minimum ones included."""
     bits = status.value | profile.status.value
@@ -177,6 +178,7 @@ def assembled(
         status_of(bits),
         num_unknown_rows,
         num_invalid_rows,
+        plan,
     )
 
 

@@ -70,6 +70,8 @@ def allocate(
     out=None,
     validate=True,
     invalid="raise",
+    mode="ragged",
+    min_gain=None,
 ):
     """How many drafts of each request to verify in this step.
 
@@ -106,6 +108,12 @@ def allocate(
     invalid : {"raise", "drop"}
         A value that is NaN or outside [0, 1]: refuse it, or end that row's candidates there and
         count the row.
+    mode : {"ragged"}
+        "uniform" is refused: an argmax over equal lengths on this step's confidences is the global
+        search again. `DelayedScheduler` and `Uniform` choose the length from older ones.
+    min_gain : None
+        Any number is refused: a guard that throws this step's lengths away on this step's
+        confidences looks ahead just so. `DelayedScheduler` decides it on older ones.
 
     Returns
     -------
@@ -116,7 +124,7 @@ def allocate(
     InputError
         Bad values (row and position named), bounds, capacity below the minimum lengths.
     LosslessnessError
-        ``search="global"`` without ``allow_anticipation=True``.
+        ``search="global"`` without ``allow_anticipation=True``; ``mode="uniform"`` or ``min_gain``.
 
     Notes
     -----
@@ -130,6 +138,8 @@ def allocate(
     >>> ds.allocate([[0.8, 0.9]], profile).lengths
     array([0], dtype=int32)
     """
+    if mode != "ragged" or min_gain is not None:
+        _refuse_to_look_ahead(mode, min_gain)
     checks.check_choice(search, SEARCHES, "search")
     checks.check_choice(invalid, INVALID, "invalid")
     confidence = checks.as_confidence(confidence)
@@ -179,6 +189,17 @@ def allocate(
         tokens,
         num_invalid if validate else 0,
         Status.ANTICIPATING if search == "global" else Status.OK,
+    )
+
+
+def _refuse_to_look_ahead(mode, min_gain):
+    checks.check_choice(mode, ("ragged", "uniform"), "mode")
+    what = "an equal length chosen by argmax" if mode == "uniform" else f"min_gain={min_gain}"
+    raise LosslessnessError(
+        f"{what} on the current confidences lets a sampled draft token decide whether it is "
+        f"verified (Appendix A), so the output is not the target's. Use DelayedScheduler("
+        f"{'mode=' + repr(mode) if mode == 'uniform' else 'min_gain=...'}), which decides it from "
+        f"older ones"
     )
 
 

@@ -20,11 +20,14 @@ __all__ = [
     "allocate_early_stop",
     "candidate_survival",
     "column_sums",
+    "delayed_assign",
     "delayed_step",
     "first_bad_bound",
     "first_invalid",
+    "older_values",
     "plan_capacity",
     "realign",
+    "search",
     "survival_products",
 ]
 
@@ -665,14 +668,20 @@ def plan_capacity(
 
 @hot
 def _with_prior(older, unknown, out):
-    """Older survivals with the prior in unknown rows (NaN); the number of these."""
+    """Older survivals with the prior in unknown rows (NaN), and the number of these.
+
+    The answer is ``older`` itself if there is none: a copy would push the rest out of the cache.
+    """
     num_unknown = 0
     for r in range(older.shape[0]):
+        num_unknown += np.isnan(older[r, 0])
+    if num_unknown == 0:
+        return older, 0
+    for r in range(older.shape[0]):
         is_unknown = np.isnan(older[r, 0])
-        num_unknown += is_unknown
         for k in range(older.shape[1]):
             out[r, k] = unknown[k] if is_unknown else older[r, k]
-    return num_unknown
+    return out, num_unknown
 
 
 @hot
@@ -720,10 +729,8 @@ def delayed_step(
     )
     if status != OK:
         return status, where, num_invalid, 0, 0, 0, 0, 0.0
-    num_unknown = _with_prior(older, unknown, scratch)
-    status, granted, n, _ = _search(
-        scratch, first, last, rising, overhead, theta, keys, counts, sums
-    )
+    known, num_unknown = _with_prior(older, unknown, scratch)
+    status, granted, n, _ = _search(known, first, last, rising, overhead, theta, keys, counts, sums)
     if status != OK:
         return status, granted + n, num_invalid, num_unknown, 0, 0, 0, 0.0
     capacity = granted + n
@@ -741,3 +748,76 @@ def delayed_step(
         admitted,
         tokens,
     )
+
+
+@hot
+def _weigh(survival, weights, out):
+    """Survivals times the weights of their rows."""
+    for r in range(weights.shape[0]):
+        for k in range(survival.shape[1]):
+            out[r, k] = weights[r] * survival[r, k]
+
+
+@hot
+def older_values(older, unknown, weights, out):
+    """Worth of older drafts: survivals, the prior in unknown rows (NaN), times ``weights``.
+
+    ``weights`` [R] may be empty; then the answer may be ``older`` itself. Returns it and the number
+    of unknown rows.
+    """
+    values, num_unknown = _with_prior(older, unknown, out)
+    if weights.shape[0] == 0:
+        return values, num_unknown
+    _weigh(values, weights, out)
+    return out, num_unknown
+
+
+@hot
+def search(values, first, last, rising, overhead, theta, keys, counts, sums):
+    """``_search`` for callers that have the worth of the candidates already."""
+    return _search(values, first, last, rising, overhead, theta, keys, counts, sums)
+
+
+@hot
+def delayed_assign(
+    confidence,
+    capacity,
+    weights,
+    num_emitting,
+    first,
+    last,
+    strict,
+    survival,
+    row_valid,
+    values,
+    keys,
+    counts,
+    lengths,
+    totals,
+    rows,
+):
+    """The second half of ``delayed_step``: lengths of a capacity that was planned before.
+
+    With ``weights`` [R] (or empty) the candidates are ordered by weight times survival; the
+    expected tokens are not weighted. Returns (status, where, rows with unusable values, drafts
+    granted, drafts admitted beyond them, expected tokens).
+    """
+    status, where, num_invalid = _checked_survival(
+        confidence, first, last, strict, survival, row_valid
+    )
+    if status != OK:
+        return status, where, num_invalid, 0, 0, 0.0
+    worth = survival
+    if weights.shape[0] > 0:
+        _weigh(survival, weights, values)
+        worth = values
+    status, granted, admitted, tokens = _top(worth, first, last, capacity, keys, counts, lengths)
+    if status == OK and weights.shape[0] > 0:
+        tokens = float(num_emitting)
+        for r in range(lengths.shape[0]):
+            for k in range(lengths[r]):
+                tokens += survival[r, k]
+    column_sums(survival, confidence, totals, rows)
+    if num_invalid > 0:
+        _forget_silent(confidence, row_valid, survival)
+    return status, granted, num_invalid, granted, admitted, tokens

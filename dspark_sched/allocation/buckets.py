@@ -1,0 +1,84 @@
+"""Captured batch sizes: what a step is padded to, and what it then costs."""
+
+import numpy as np
+
+from .. import checks
+from ..checks import InputError
+
+__all__ = ["StepCost"]
+
+
+class StepCost:
+    """Time of a step by the drafts in it, padded up to the captured sizes.
+
+    Parameters
+    ----------
+    profile : SpsProfile
+    captures : array_like of int, optional
+        Batch sizes in tokens for which a graph was captured, strictly increasing. A batch past the
+        last one has no bucket and runs as it is. None: nothing is padded.
+    """
+
+    def __init__(self, profile, captures=None):
+        self.profile = profile
+        self.captures = None if captures is None else _as_captures(captures, profile)
+        self._table = np.empty(0)
+
+    def bucket(self, batch_tokens):
+        """Captured size that ``batch_tokens`` are padded to; -1: none."""
+        if self.captures is None or batch_tokens == 0:
+            return -1
+        place = int(np.searchsorted(self.captures, batch_tokens))
+        return int(self.captures[place]) if place < len(self.captures) else -1
+
+    def curve(self, base_tokens, num_drafts, num_requests):
+        """(overhead, theta), as ``SpsProfile.curve`` gives them, at the padded sizes."""
+        if self.captures is None:
+            return self.profile.curve(base_tokens, num_drafts, num_requests)
+        stop = base_tokens + num_drafts + 1
+        if stop > len(self._table):
+            self._table = self._padded_table(1 << (stop - 1).bit_length())
+        theta = self._table[base_tokens:stop]
+        overhead = self.profile.overhead_seconds(num_requests)
+        unable = np.isnan(theta)
+        if unable.any():  # past the last probe of a profile that refuses to go on
+            theta = theta[: int(np.argmax(unable))]
+            if not len(theta):
+                raise self.profile.beyond_error(max(base_tokens, self.bucket(base_tokens)))
+        if theta[0] == np.inf:  # lookup="exact": the first size can always run
+            theta = theta.copy()
+            padded = max(base_tokens, self.bucket(base_tokens))
+            theta[0] = self.profile.curve(padded, 0, num_requests)[1][0]
+        return overhead, theta
+
+    def _padded_table(self, size):
+        """Theta of every batch size below ``size`` at its padded size; NaN: refused."""
+        tokens = np.arange(size)
+        place = np.searchsorted(self.captures, tokens)
+        inside = place < len(self.captures)
+        tokens[inside] = self.captures[place[inside]]
+        # Theta does not depend on the number of requests; every part takes 0 of them.
+        _, theta = self.profile.curve(0, int(tokens[-1]), 0)
+        known = tokens < len(theta)
+        return np.where(known, theta[np.where(known, tokens, 0)], np.nan)
+
+
+def _as_captures(values, profile):
+    captures = checks.as_array(values, "captures")
+    if captures.ndim != 1 or captures.size == 0 or captures.dtype.kind not in "iu":
+        raise InputError(
+            f"captures must be a list of batch sizes in tokens (integers); got {values!r}"
+        )
+    captures = captures.astype(np.int64)
+    if captures[0] < 1 or (np.diff(captures) <= 0).any():
+        raise InputError(
+            f"captures must be at least 1 and increase strictly; got {captures.tolist()}. "
+            f"Sort them, each size once: sorted(set(captures))"
+        )
+    measured = profile.identity.get("captures")
+    if measured is not None and list(measured) != captures.tolist():
+        raise InputError(
+            f"captures {captures.tolist()} are not those the profile was measured with, "
+            f"{list(measured)}. Pass the engine's own, or measure again with these"
+        )
+    return captures

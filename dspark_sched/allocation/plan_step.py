@@ -1,0 +1,171 @@
+"""The first half of a step: everything that is decided before its confidences exist."""
+
+import msgspec
+import numpy as np
+
+from .. import checks
+from ..kernels import hot
+from ..types import Status, StepPlan
+from .base import status_of, step_time
+from .history import added, history_status, realigned
+from .planning import Choice, Demand, best_ragged, best_uniform, demanded, filled, guarded
+from .scratch import scratch
+
+__all__ = ["Planned", "plan"]
+
+_EXTRAPOLATED = Status.EXTRAPOLATED.value
+
+
+class Planned(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+    """A planned step: the ``plan`` for the caller, and what ``assign`` needs to finish it.
+
+    ``profile`` prices the step; ``confidence`` is the source's own, None for the head; ``drafting``
+    the state of that option after this step.
+    """
+
+    plan: StepPlan
+    demand: Demand
+    profile: object
+    request_ids: np.ndarray
+    history: tuple
+    total: tuple
+    confidence: np.ndarray | None
+    drafting: object
+
+    @property
+    def needs_confidence(self):
+        """Whether the caller passes confidences to ``assign``."""
+        return self.plan.is_drafted and self.confidence is None
+
+
+class _Older(msgspec.Struct, frozen=True, eq=False):
+    """What is known of a step's drafts before they exist; ``values`` are weighted survivals."""
+
+    values: np.ndarray
+    confidence: np.ndarray | None
+    num_unknown: int
+    is_cold: bool
+
+
+def plan(policy, state, request_ids, **facts):
+    """Plan a step from what is older than its drafts.
+
+    ``facts`` are those of ``DelayedScheduler.plan``. ``state`` is not changed: a plan that is not
+    assigned leaves nothing behind.
+
+    Returns
+    -------
+    Planned
+    """
+    source, switch = policy.resolved.source, state.drafting
+    num_requests = checks.as_array(request_ids, "request_ids").size
+    request_ids = checks.as_ids(request_ids, num_requests)
+    request_ids, history = realigned(state, request_ids)
+    is_drafted = switch is None or switch.drafts
+    explored = source.explored(state.num_steps, num_requests) if source and is_drafted else -1
+    demand = demanded(policy, num_requests, explored, **facts)
+    total = added(state.total, state.recent[0])
+    older = _older(policy, state, request_ids, history, total, demand)
+    choice, gain, keeps = _chosen(policy, demand, older.values)
+    if switch is not None:
+        drafting = policy.options.drafting
+        plain = _plain(drafting.plain_profile, policy.resolved.cost, demand)
+        is_known = choice.throughput > 0.0 and plain.throughput > 0.0
+        switch = drafting.next(switch, choice.throughput / plain.throughput if is_known else None)
+        if not is_drafted:
+            choice, gain, keeps = plain, None, False
+    bits = policy.resolved.status.value
+    bits |= history_status(older.num_unknown, older.is_cold).value
+    bits |= Status.KEPT_BASELINE.value * keeps
+    bits |= Status.NOT_DRAFTED.value * (not is_drafted)
+    bits |= Status.EXPLORING.value * (explored >= 0)
+    return Planned(
+        plan=_record(policy, demand, choice, gain, bits, older.num_unknown, switch, is_drafted),
+        demand=demand,
+        profile=choice.profile,
+        request_ids=request_ids,
+        history=history,
+        total=total,
+        confidence=older.confidence,
+        drafting=switch,
+    )
+
+
+def _older(policy, state, request_ids, history, total, demand):
+    """Survivals that are older than the step's drafts, weighted."""
+    source = policy.resolved.source
+    if source is None:
+        unknown, is_cold = policy.prior(total)
+        out = scratch((demand.num_requests, demand.gamma)).older
+        values, num_unknown = hot.older_values(history[0], unknown, demand.weights, out)
+        return _Older(values, None, num_unknown, is_cold)
+    confidence, num_unknown = source.confidence(state.estimate, request_ids)
+    values = np.cumprod(confidence, axis=1)
+    if demand.weights.size:
+        values *= demand.weights[:, None]
+    return _Older(values, confidence, num_unknown, False)
+
+
+def _chosen(policy, demand, values):
+    """(what to verify, its predicted gain over the baseline, whether the baseline was kept)."""
+    options, cost = policy.options, policy.resolved.cost
+    search = best_uniform if policy.resolved.is_uniform else best_ragged
+    choice, gain, keeps = (
+        search(demand, values, cost.profile, options.overhead_seconds),
+        None,
+        False,
+    )
+    if options.min_gain is not None:
+        choice, gain, keeps = guarded(
+            choice, demand, values, cost.profile, options.min_gain, options.baseline
+        )
+    if options.fill_padding and not keeps:
+        choice = filled(choice, demand, cost.bucket(demand.base_tokens + choice.num_drafts))
+    return choice, gain, keeps
+
+
+def _plain(profile, cost, demand):
+    """The step without drafting."""
+    tokens = demand.base_tokens
+    padded = max(tokens, cost.bucket(tokens))
+    seconds = step_time(profile, padded, demand.num_requests)
+    return Choice(0, float(demand.num_requests), seconds, profile=profile)
+
+
+def _record(policy, demand, choice, gain, bits, num_unknown, switch, is_drafted):
+    """Assemble the plan that the caller sees."""
+    resolved = policy.resolved
+    profile = choice.profile
+    batch_tokens = demand.base_tokens + choice.num_drafts
+    bucket = resolved.cost.bucket(batch_tokens)
+    padded = max(bucket, batch_tokens)
+    seconds = choice.seconds
+    if not 0.0 < seconds < np.inf or batch_tokens == 0:
+        seconds = step_time(profile, padded, demand.num_requests)
+    if batch_tokens and bucket < 0 and resolved.cost.captures is not None:
+        bits |= Status.NO_BUCKET.value
+    bits |= profile.status.value | _EXTRAPOLATED * (padded > profile.last_probe)
+    bits |= Status.NO_REQUESTS.value * (demand.num_requests == 0)
+    tokens = 0.0
+    if demand.num_requests:
+        tokens = choice.value * demand.num_emitting / demand.num_requests
+    return StepPlan(
+        capacity=choice.num_drafts,
+        batch_tokens=batch_tokens,
+        padded_batch_tokens=padded,
+        bucket=bucket,
+        expected_tokens=tokens,
+        step_seconds=seconds,
+        draft_seconds=profile.draft_seconds(demand.num_requests) if is_drafted else 0.0,
+        overhead_seconds=choice.path_seconds,
+        throughput=tokens / seconds if demand.num_requests else 0.0,
+        uniform_length=choice.uniform_length if is_drafted or not resolved.is_uniform else 0,
+        gain=gain,
+        is_drafted=is_drafted,
+        draft_next=switch is None or switch.drafts,
+        mode="uniform" if resolved.is_uniform else "ragged",
+        source=resolved.source_name,
+        status=status_of(bits),
+        num_unknown_rows=num_unknown,
+        notes=resolved.notes,
+    )

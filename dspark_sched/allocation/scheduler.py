@@ -1,0 +1,240 @@
+"""``DelayedScheduler``: the policy of section 5.2 with its state, for an engine's loop."""
+
+import msgspec
+
+from ..checks import InputError
+from ..types import Batch
+from .delayed import Delayed
+from .options import LoopOptions
+
+__all__ = ["DelayedScheduler"]
+
+
+class DelayedScheduler:
+    """The production scheduler of section 5.2 for an engine's loop: a shell around ``Delayed``.
+
+    Parameters
+    ----------
+    profile : SpsProfile
+        Step time by batch tokens.
+    gamma : int
+        Drafts per request.
+    lag : int
+        Age in steps of the confidences that the capacity is searched on; at least 1. It does not
+        apply to a source other than the head, whose survivals are older than the drafts anyway.
+    unknown : array_like, shape (gamma,), or float, optional
+        Survival assumed for requests without history. Default: the running mean survival per
+        position over steps at least ``lag`` old; 1, with COLD_START, while there is none.
+    invalid : {"drop", "raise"}
+        A value that is NaN or outside [0, 1] ends its row's candidates and the row is counted
+        (the positions before it still enter the running mean), or is refused.
+    **options
+        Options of the loop: graph buckets, uniform windows, a minimum gain, not drafting, other
+        sources than a confidence head; see ``LoopOptions``.
+
+    Raises
+    ------
+    InputError
+        Options that contradict each other or the profile: both are named, none is overruled.
+
+    Examples
+    --------
+    >>> import numpy as np, dspark_sched as ds
+    >>> profile = ds.SpsProfile([1, 2, 3], steps_per_second=[1.0, 0.9, 0.45])
+    >>> scheduler = ds.DelayedScheduler(profile, gamma=2)
+    >>> scheduler.step(np.array([7]), np.array([[0.9, 0.8]])).lengths
+    array([1], dtype=int32)
+
+    In two halves, the first before the drafts exist:
+
+    >>> scheduler.plan([7]).capacity
+    1
+    >>> scheduler.assign([[0.9, 0.8]]).lengths
+    array([1], dtype=int32)
+    """
+
+    def __init__(self, profile, gamma, lag=2, *, unknown=None, invalid="drop", **options):
+        chosen = LoopOptions(**options) if options else None
+        self._make = lambda options: Delayed(profile, gamma, lag, unknown, invalid, None, options)
+        self._policy = self._make(chosen)
+        self._state = self._policy.init()
+        self._planned = None
+
+    @property
+    def state(self):
+        """The current ``DelayedState``."""
+        return self._state
+
+    @property
+    def options(self):
+        """The ``LoopOptions`` in force."""
+        return self._policy.options
+
+    def plan(
+        self,
+        request_ids,
+        *,
+        max_lengths=None,
+        min_lengths=None,
+        other_tokens=0,
+        weights=None,
+        emits=None,
+    ):
+        """Decide what can be decided before this step's drafts exist.
+
+        Parameters
+        ----------
+        request_ids : array_like of int64, shape (R,)
+            Unique, never reused for another request (slots: pack slot and generation). A request
+            absent from one step loses its history.
+        max_lengths, min_lengths : array_like of int, shape (R,), optional
+            0 <= min <= max <= gamma, older than **all** drafts of this step (tokens left, context
+            left), because they size the capacity. In uniform mode the one length lies within the
+            bounds of every request.
+        other_tokens : int
+            Tokens of the pass that are neither anchors nor drafts (prefill chunks).
+        weights : array_like of float, shape (R,), optional
+            Worth of a token of each request, positive; only the ratios count. A policy choice, not
+            part of the paper: it maximises weighted tokens per second, and of two drafts the one
+            with the larger weight times survival goes first. It must be older than the drafts.
+        emits : array_like of bool, shape (R,), optional
+            False: the request has one token in this pass, but emits none (its prefill is not
+            finished), so it verifies no drafts and brings no bonus token. Its further tokens are
+            ``other_tokens``.
+
+        Returns
+        -------
+        StepPlan
+
+        Raises
+        ------
+        InputError
+            The step planned before was not assigned; ids that repeat; bounds or weights that do
+            not fit. Nothing is changed then.
+        """
+        self._check_not_planned()
+        self._planned = self._policy.plan(
+            self._state,
+            request_ids,
+            max_lengths=max_lengths,
+            min_lengths=min_lengths,
+            other_tokens=other_tokens,
+            weights=weights,
+            emits=emits,
+        )
+        return self._planned.plan
+
+    def assign(self, confidence=None, *, max_lengths=None, out=None, validate=True):
+        """Lengths of the planned step: the drafts with the largest survival now.
+
+        Parameters
+        ----------
+        confidence : array_like, shape (R, gamma), in [0, 1], or None
+            This step's calibrated confidences, in the order of ``plan``'s requests. None where the
+            source is not the head, or the plan said that this step does not draft.
+        max_lengths : array_like of int, shape (R,), optional
+            Tighter bounds, seen in this step's drafts: a stop token drafted at position k may cut
+            k+1 onwards, never k. The smaller of these and the plan's counts; it cuts minimum
+            lengths, too. The capacity stays, so other requests may take what is freed.
+        out, validate
+            As in ``allocate``.
+
+        Returns
+        -------
+        Allocation
+
+        Raises
+        ------
+        InputError
+            Nothing was planned; confidences of another shape, or where none belong. The planned
+            step then stays planned.
+        """
+        if self._planned is None:
+            raise InputError("nothing is planned: call plan(request_ids) before assign(confidence)")
+        self._state, allocation = self._policy.assign(
+            self._state,
+            self._planned,
+            confidence,
+            max_lengths=max_lengths,
+            validate=validate,
+            out=out,
+        )
+        self._planned = None
+        return allocation
+
+    def drop_plan(self):
+        """Give up the planned step, as if it had never been planned."""
+        self._planned = None
+
+    def step(
+        self,
+        request_ids,
+        confidence=None,
+        *,
+        max_lengths=None,
+        min_lengths=None,
+        other_tokens=0,
+        weights=None,
+        emits=None,
+        out=None,
+        validate=True,
+    ):
+        """Decide one step: ``plan`` and ``assign`` in one call.
+
+        Parameters
+        ----------
+        request_ids, max_lengths, min_lengths, other_tokens, weights, emits
+            As in ``plan``. To cut after a drafted stop token set the confidences behind it to 0.
+        confidence, out, validate
+            As in ``assign``.
+
+        Returns
+        -------
+        Allocation
+            ``capacity`` is what the older confidences allowed, ``surplus`` what found no draft.
+
+        Raises
+        ------
+        InputError
+            Ids that repeat (both rows named), a wrong shape, gamma or bound. The state is then
+            unchanged.
+        """
+        self._check_not_planned()
+        if self._policy.is_fused and weights is None and emits is None:
+            batch = Batch(request_ids, confidence, max_lengths, min_lengths, other_tokens)
+            self._state, allocation = self._policy.step(self._state, batch, validate, out)
+            return allocation
+        self.plan(
+            request_ids,
+            max_lengths=max_lengths,
+            min_lengths=min_lengths,
+            other_tokens=other_tokens,
+            weights=weights,
+            emits=emits,
+        )
+        try:
+            return self.assign(confidence, out=out, validate=validate)
+        finally:
+            self.drop_plan()
+
+    def update(self, request_ids, accepted, verified, exclude=None):
+        """Tell a learning source what became of a step; see ``AcceptanceEstimator.update``."""
+        self._state = self._policy.update(self._state, request_ids, accepted, verified, exclude)
+
+    def change_source(self, source):
+        """Take survivals from another source; all history is forgotten.
+
+        Parameters
+        ----------
+        source : "head", AcceptanceEstimator or ConstantSurvival
+        """
+        self._check_not_planned()
+        options = msgspec.structs.replace(self._policy.options, source=source)
+        self._policy = self._make(options)
+        self._state = self._policy.init()
+
+    def _check_not_planned(self):
+        if self._planned is not None:
+            raise InputError(
+                "a step is planned already: call assign(confidence) for it, or drop_plan()"
+            )
