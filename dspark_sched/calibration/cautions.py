@@ -2,10 +2,13 @@
 
 import numpy as np
 
-__all__ = ["cautions_of"]
+__all__ = ["FEWEST_REQUESTS", "FEW_REQUESTS", "cautions_of", "counted", "printable"]
 
 #: Fewer requests than this on a side make its figures rough.
 FEW_REQUESTS = 20
+#: Resampling fewer requests than this says nothing about others: no interval, no verdict.
+FEWEST_REQUESTS = 5
+_MOST_NAMES = 5
 
 
 def cautions_of(log, evaluation):
@@ -43,17 +46,24 @@ def _about_split(log, evaluation):
         )
     sides = (("fit", evaluation.num_fit_requests), ("evaluation", evaluation.num_eval_requests))
     for side, count in sides:
-        if count < FEW_REQUESTS:
+        if side == "evaluation" and count < FEWEST_REQUESTS:
             yield (
-                f"only {count} requests on the {side} side (fewer than {FEW_REQUESTS}): its "
-                f"figures are rough; log more requests"
+                f"only {counted(count, 'request')} on the evaluation side (fewer than "
+                f"{FEWEST_REQUESTS}): too few to say whether calibration helps; log more requests"
             )
-    for group in evaluation.domains:
-        if group.num_requests < FEW_REQUESTS:
+        elif count < FEW_REQUESTS:
             yield (
-                f"domain {group.name}: only {group.num_requests} requests on the evaluation side "
-                f"(fewer than {FEW_REQUESTS}): its figures are rough"
+                f"only {counted(count, 'request')} on the {side} side (fewer than "
+                f"{FEW_REQUESTS}): its figures are rough; log more requests"
             )
+    few = [group for group in evaluation.domains if group.num_requests < FEW_REQUESTS]
+    if few:
+        named = [f"{printable(group.name)} ({group.num_requests})" for group in few[:_MOST_NAMES]]
+        more = f" and {len(few) - _MOST_NAMES} more" if len(few) > _MOST_NAMES else ""
+        yield (
+            f"figures of a domain with fewer than {FEW_REQUESTS} requests on the evaluation side "
+            f"are rough: {', '.join(named)}{more}"
+        )
 
 
 def _about_truncation(log):
@@ -114,3 +124,14 @@ def _shape(figures):
     if spread < 1.0:
         return "partly flattened: predictions drawn together; the smaller ECE is no better forecast"
     return "the smaller ECE is no better forecast"
+
+
+def printable(name):
+    """Return a name from a log so that a terminal only prints it: no control characters."""
+    letters = (letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in name)
+    return "".join(letters) or "''"
+
+
+def counted(number, unit):
+    """Say a number of things in plain English."""
+    return f"{number} {unit}" if number == 1 else f"{number} {unit}s"

@@ -7,7 +7,7 @@ from .. import checks
 from ..checks import InputError
 from ..types import Calibration
 from . import metrics
-from .cautions import cautions_of
+from .cautions import FEWEST_REQUESTS, cautions_of, counted
 from .split import evaluation_rows, request_keys
 from .temperature import as_outcomes, fit_sts
 
@@ -35,9 +35,10 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     noise_before, noise_after : float
         The ECE that a perfectly calibrated model with the same predictions would show.
     change_low, change_high : float
-        95 % interval of ``ece_after - ece_before``, requests resampled.
+        95 % interval of ``ece_after - ece_before``, requests resampled; NaN with fewer than 5.
     verdict : str
-        "better", "worse", "no clear change" or "no records", by that interval alone.
+        "better", "worse" or "no clear change", by that interval alone; "too few requests", "no
+        records".
     auc_before, auc_after : float
         Area under the ROC curve of the survival against its event.
     brier_before, brier_after : float
@@ -180,7 +181,7 @@ def evaluate(log, *, num_bins=15, eval_fraction=0.3, seed=0, advance=None):
     num_eval_requests = len(np.unique(keys[held_back]))
     if not (num_fit_requests and num_eval_requests):
         raise InputError(
-            f"{log.source or 'the log'}: {num_fit_requests} requests to fit on, "
+            f"{log.source or 'the log'}: {counted(num_fit_requests, 'request')} to fit on, "
             f"{num_eval_requests} to evaluate on; each side needs some. Log more requests, or "
             f"choose another eval_fraction or seed"
         )
@@ -298,19 +299,19 @@ def _position(k, columns, resampled, fitted, side):
         num_left_out=len(side.verified) - num_records,
         num_fit_records=int(fitted.num_records[k]),
         **figures,
-        **_change(figures, resampled[:, k]),
+        **_change(figures, resampled[:, k], side.request[side.verified > k]),
     )
 
 
 def _group(name, columns, resampled, side):
     figures = {name: _mean(column) for name, column in columns.items()}
-    seen = np.arange(resampled.shape[1]) < side.verified.max()
+    seen = slice(max(int(side.verified.max()), 1))
     return GroupFigures(
         name=name,
         num_requests=int(side.request.max()) + 1,
         num_rows=len(side.accepted),
         **figures,
-        **_change(figures, resampled[:, seen].mean(axis=1)),
+        **_change(figures, resampled[:, seen].mean(axis=1), side.request[side.verified > 0]),
     )
 
 
@@ -320,7 +321,15 @@ def _mean(column):
     return float(known.mean()) if known.size else float("nan")
 
 
-def _change(figures, resampled):
+def _change(figures, resampled, requests):
+    """Interval and verdict; ``requests`` has the request of every row that has an outcome."""
+    num_requests = len(np.unique(requests))
+    if 0 < num_requests < FEWEST_REQUESTS:
+        return {
+            "change_low": float("nan"),
+            "change_high": float("nan"),
+            "verdict": "too few requests",
+        }
     change = figures["ece_after"] - figures["ece_before"]
     low, high = metrics.change_interval(change, resampled)
     return {"change_low": low, "change_high": high, "verdict": metrics.verdict(low, high)}

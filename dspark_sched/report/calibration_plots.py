@@ -162,11 +162,17 @@ def _reach(both, k):
 def _reliability_title(figures):
     end = "flattened" if figures.temperature > 1.0 else "sharpened"
     words = {"": "", "unfitted": " (unfitted)", "grid-end": f" (end of the grid: {end})"}
+    temperature = f"temperature {figures.temperature:.3g}{words[figures.flag]}"
+    if not figures.num_records:
+        return f"Position {figures.position}: no records\n{temperature}"
+    before, after = f"{figures.brier_before:.4f}", f"{figures.brier_after:.4f}"
+    brier = f"Brier score {before} to {after}"
+    if after > before:
+        but = "but the " if figures.verdict == "better" else ""
+        brier = f"{but}Brier score rises from {before} to {after}"
     return (
         f"Position {figures.position}: ECE {_percent(figures.ece_before)} to "
-        f"{_percent(figures.ece_after)}, {figures.verdict}\n"
-        f"temperature {figures.temperature:.3g}{words[figures.flag]}, "
-        f"Brier score {figures.brier_before:.4f} to {figures.brier_after:.4f}"
+        f"{_percent(figures.ece_after)}, {figures.verdict}\n{temperature}\n{brier}"
     )
 
 

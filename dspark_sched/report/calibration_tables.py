@@ -5,7 +5,10 @@ import math
 import msgspec
 import numpy as np
 from rich import box
+from rich.cells import cell_len, set_cell_size
 from rich.table import Table
+
+from ..calibration.cautions import counted, printable
 
 __all__ = ["calibration_json", "calibration_summary", "calibration_tables"]
 
@@ -41,17 +44,21 @@ def calibration_summary(evaluation):
     heading, verdict : str
     """
     overall = evaluation.overall
-    unit = "runs of rows" if _by_runs(evaluation) else "requests"
+    unit = "run" if _by_runs(evaluation) else "request"
     heading = (
         f"{evaluation.calibration.dataset}: fitted on {evaluation.num_fit_rows} blocks of "
-        f"{evaluation.num_fit_requests} {unit}, evaluated on {evaluation.num_eval_rows} blocks of "
-        f"{evaluation.num_eval_requests} others"
+        f"{counted(evaluation.num_fit_requests, unit)}, evaluated on {evaluation.num_eval_rows} "
+        f"blocks of {counted(evaluation.num_eval_requests, 'other')}"
     )
     verdict = (
         f"{overall.verdict}: mean ECE over positions {_percent(overall.ece_before)} % before, "
-        f"{_percent(overall.ece_after)} % after calibration (95 % interval of the change "
-        f"{_signed(overall.change_low)} to {_signed(overall.change_high)})"
+        f"{_percent(overall.ece_after)} % after calibration"
     )
+    if not math.isnan(overall.change_low):
+        verdict += (
+            f" (95 % interval of the change {_signed(overall.change_low)} to "
+            f"{_signed(overall.change_high)})"
+        )
     before, after = _number(overall.brier_before, 4), _number(overall.brier_after, 4)
     if overall.verdict == "better" and after > before:
         verdict += f"; but the Brier score rises from {before} to {after}: see the notes"
@@ -202,7 +209,9 @@ def _by_runs(evaluation):
 
 
 def _short(name, width=12):
-    return name if len(name) <= width else name[: width - 1] + "…"
+    """Cut to a number of terminal cells: some letters take two."""
+    name = printable(name)
+    return name if cell_len(name) <= width else f"{set_cell_size(name, width - 1).rstrip()}…"
 
 
 def _number(value, digits):
@@ -210,8 +219,13 @@ def _number(value, digits):
 
 
 def _percent(share):
-    return _number(100 * share, 2)
+    return _number(100 * share, _digits(share))
 
 
 def _signed(share):
-    return f"{100 * share:+.2f}"
+    return f"{100 * share:+.{_digits(share)}f}"
+
+
+def _digits(share):
+    """Digits after the point that a column has room for."""
+    return 2 if abs(share) < 0.09995 else 1

@@ -7,6 +7,7 @@ import pytest
 from made_logs import make_log, sigmoid
 
 import dspark_sched as ds
+from dspark_sched.calibration.cautions import printable
 from dspark_sched.calibration.evaluation import evaluate, evaluation_rows
 
 # Kernels over thousands of rows, many times: compiled only.
@@ -151,8 +152,96 @@ def test_sides_with_fewer_than_20_requests_are_named():
     assert f"only {found.num_eval_requests} requests on the evaluation side" in few[0]
 
 
+@pytest.mark.parametrize(("num_eval", "is_said"), [(1, False), (4, False), (5, True), (8, True)])
+def test_fewer_than_5_requests_give_no_verdict(num_eval, is_said):
+    """Resampling one request gives an interval of width 0: "better" would be said of anything."""
+    fraction = fraction_for(num_eval, num_requests=20)
+    found = evaluate(make_log(num_requests=20, per_request=100, scale=3.0), eval_fraction=fraction)
+    assert found.num_eval_requests == num_eval
+    for row in (*found.positions, found.overall):
+        assert (row.verdict != "too few requests") == is_said
+        assert np.isnan([row.change_low, row.change_high]).all() != is_said
+    said = any("too few to say whether calibration helps" in text for text in found.cautions)
+    assert said != is_said
+
+
+def fraction_for(num_eval, num_requests):
+    """The share that keeps back so many of the requests 0, 1, ..."""
+    log = make_log(num_requests=num_requests, per_request=1)
+    for fraction in np.linspace(0.001, 0.999, 999):
+        split = BY_REQUEST | {"eval_fraction": float(fraction)}
+        if evaluation_rows(log, split).sum() == num_eval:
+            return float(fraction)
+    raise AssertionError("no such share")
+
+
+def test_one_request_is_said_in_plain_english():
+    log = make_log(num_requests=20, per_request=100)
+    (said,) = (
+        text
+        for text in evaluate(log, eval_fraction=fraction_for(1, 20)).cautions
+        if "evaluation side" in text
+    )
+    assert said.startswith("only 1 request on the evaluation side (fewer than 5)")
+
+
+def test_only_requests_with_an_outcome_count():
+    """Position 3 was verified in two requests of each side, the others in all."""
+    log = make_log(scale=3.0)
+    held_back = evaluation_rows(log, BY_REQUEST)
+    chosen = [log.request_id[rows][0] for rows in (held_back, ~held_back)]
+    verified = np.where(np.isin(log.request_id, chosen), 3, 2)
+    found = evaluate(
+        make_log(scale=3.0, accepted=np.minimum(log.accepted, verified), verified=verified)
+    )
+    verdicts = [row.verdict for row in found.positions]
+    assert verdicts == ["better", "better", "too few requests"]
+
+
+def test_a_domain_of_few_requests_has_no_verdict():
+    domain = np.where(np.arange(2400) < 40, "tiny", "large")
+    log = make_log(scale=3.0, domain=domain)
+    verdicts = {group.name: group.verdict for group in evaluate(log, eval_fraction=0.9).domains}
+    assert verdicts == {"large": "better", "tiny": "too few requests"}
+
+
+def test_a_domain_in_which_nothing_was_verified_has_no_records():
+    idle = np.arange(2400) < 400
+    verified = np.where(idle, 0, 3)
+    accepted = np.minimum(make_log().accepted, verified)
+    domain = np.where(idle, "idle", "busy")
+    found = evaluate(make_log(domain=domain, verified=verified, accepted=accepted))
+    assert found.domains[1].verdict == "no records"
+
+
+def test_many_small_domains_are_one_note_of_printable_names():
+    names = np.array(["", "\x1b[31mred", "\nline", *(f"d{i:02d}" for i in range(31))])
+    log = make_log(num_requests=340, per_request=4, domain=np.repeat(names, 40))
+    found = evaluate(log)
+    notes = [text for text in found.cautions if "domain" in text]
+    assert len(notes) == 1
+    assert notes[0].startswith("figures of a domain with fewer than 20 requests on the evaluation")
+    assert notes[0].endswith(f" and {len(found.domains) - 5} more")
+    assert ": '' (" in notes[0]
+    assert notes[0].isprintable()
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("code", "code"),
+        ("", "''"),
+        ("日本語 😀", "日本語 😀"),
+        ("\x1b[2J\x07", "\ufffd[2J\ufffd"),
+        ("a\nb\tc\u202e", "a\ufffdb\ufffdc\ufffd"),
+    ],
+)
+def test_names_from_a_log_cannot_steer_a_terminal(name, shown):
+    assert printable(name) == shown
+
+
 def test_a_log_of_one_request_cannot_be_split():
-    with pytest.raises(ds.InputError, match="each side needs some"):
+    with pytest.raises(ds.InputError, match=r"1 request to fit on, 0 to.*each side needs some"):
         evaluate(make_log(num_requests=1))
 
 

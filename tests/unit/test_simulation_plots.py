@@ -2,15 +2,14 @@
 
 import itertools
 from io import BytesIO
-from unittest.mock import patch
 
 import matplotlib.image
 import msgspec
 import numpy as np
 import pandas as pd
 import pytest
+from drawn import cut_off, shown_texts
 from made_results import LOADS, POLICIES, made_result
-from matplotlib.text import Text
 
 from dspark_sched.report.forecast_plot import forecast_figure
 from dspark_sched.report.frontier import frontier, sla_choice
@@ -67,20 +66,6 @@ def png(figure):
     return buffer.getvalue()
 
 
-def shown_texts(figure):
-    """Texts that were drawn, with their extents in pixels."""
-    drawn = {}
-
-    def recorded(text, renderer, *args, draw=Text.draw, **kwargs):
-        if text.get_visible() and text.get_text():
-            drawn[text] = text.get_text()
-        return draw(text, renderer, *args, **kwargs)
-
-    with patch.object(Text, "draw", recorded):
-        figure.canvas.draw()
-    return [(words, text.get_window_extent()) for text, words in drawn.items()]
-
-
 @pytest.fixture(scope="module", params=itertools.product(FIGURES, RESULTS), ids=" of ".join)
 def canvas(request):
     """Texts of one picture, and its width and height in pixels."""
@@ -90,14 +75,9 @@ def canvas(request):
 
 
 def test_no_text_is_cut_off(canvas):
-    texts, (width, height) = canvas
-    outside = [
-        (text, box.extents)
-        for text, box in texts
-        if box.x0 < -0.5 or box.y0 < -0.5 or box.x1 > width + 0.5 or box.y1 > height + 0.5
-    ]
+    texts, size = canvas
     assert texts
-    assert not outside
+    assert not cut_off(texts, size)
 
 
 def test_no_text_lies_on_another(canvas):
