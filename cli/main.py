@@ -17,6 +17,7 @@ COMMANDS = {
     "calibrate": "Fit temperatures on a held-out log and say how far to trust them.",
     "convert-log": "Convert any engine's log to parquet; print what totals say about acceptance.",
     "demo": "Run calibrate and simulate on the bundled data.",
+    "explain": "Why drafts were trimmed or not, from recorded decisions.",
     "profile": "Step-time profiles: fit, convert, lint, plot, show.",
     "simulate": "Replay a log against a step-time profile: which policy wins at which load?",
     "warmup": "Compile every kernel ahead of time.",

@@ -29,6 +29,7 @@ _HOME = {
     "Log": "types",
     "LoopOptions": "allocation.options",
     "LosslessnessError": "checks",
+    "Monitor": "monitoring.monitor",
     "RequestCost": "profile",
     "SimulationResult": "types",
     "SpsProfile": "profile",

@@ -21,12 +21,15 @@ class Agreement(msgspec.Struct, frozen=True):
         Tokens that every rank pads its pass to; -1: no rank pads to a captured size.
     padded_tokens : int
         The common number of tokens where shapes must be equal: the bucket, else the largest batch.
+    draft_next : bool
+        Whether the next step drafts on all ranks: if one of them has requests and wants to.
     fallback_ranks : tuple of int
         Ranks without a decision. If there is one, all ranks must fall back.
     """
 
     bucket: int
     padded_tokens: int
+    draft_next: bool = True
     fallback_ranks: tuple = ()
 
     @property
@@ -72,10 +75,17 @@ def agree(records, parallel="data"):
     deciding = [(rank, record) for rank, record in enumerate(records) if not record.is_fallback]
     _check_equal(deciding, _SHARED[parallel])
     if fallback_ranks:
-        return Agreement(bucket=-1, padded_tokens=0, fallback_ranks=fallback_ranks)
+        return Agreement(
+            bucket=-1, padded_tokens=0, draft_next=False, fallback_ranks=fallback_ranks
+        )
     most = max(max(record.bucket, record.batch_tokens) for record in records)
     is_padded = all(record.bucket >= 0 or record.batch_tokens == 0 for record in records)
-    return Agreement(bucket=most if is_padded and most > 0 else -1, padded_tokens=most)
+    wishes = [record.draft_next for record in records if len(record.lengths)]
+    return Agreement(
+        bucket=most if is_padded and most > 0 else -1,
+        padded_tokens=most,
+        draft_next=any(wishes) if wishes else any(record.draft_next for record in records),
+    )
 
 
 #: What ranks must share, in the order in which a difference explains those after it.
@@ -90,6 +100,7 @@ _SHARED = {
         "batch_tokens",
         "bucket",
         "status",
+        "draft_next",
     ),
 }
 _DECIDE_ONCE = "decide on one rank and distribute decision.to_bytes()"

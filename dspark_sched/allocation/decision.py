@@ -24,9 +24,10 @@ SOURCES = ("head", "estimator", "constant")
 NO_DIGEST = "0" * 64
 
 _MAGIC, _VERSION = b"DSPK", 1
-# magic, version, fallback, source, status, R, step, capacity, batch tokens, bucket, two digests
+# magic, version, marks, source, status, R, step, capacity, batch tokens, bucket, two digests
 _HEADER = struct.Struct("<4sHBBIIQqqq32s32s")
 _CRC = struct.Struct("<I")
+_FALLBACK, _DRAFT_NEXT = 1, 2
 _STATUS_BITS = sum(flag.value for flag in Status)
 
 
@@ -50,14 +51,17 @@ class Decision(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     source : {"head", "estimator", "constant"}
         Where the confidences come from.
     status : Status
+    draft_next : bool
+        Whether the next step should draft.
     is_fallback : bool
         This rank cannot decide; then no rank may use its decision (see ``agree``).
 
     Notes
     -----
     Two decisions are equal if their bytes are. Bytes (little-endian, no padding): ``DSPK``, version
-    u16, fallback u8, source u8, status u32, R u32, step u64, capacity i64, batch tokens i64,
-    bucket i64, profile digest [32], inputs digest [32], lengths i32 [R], CRC-32 of all before u32.
+    u16, marks u8 (1 fallback, 2 draft next), source u8, status u32, R u32, step u64, capacity i64,
+    batch tokens i64, bucket i64, profile digest [32], inputs digest [32], lengths i32 [R], CRC-32
+    of all before u32.
     """
 
     step: int
@@ -69,6 +73,7 @@ class Decision(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     inputs_digest: str = NO_DIGEST
     source: str = "head"
     status: Status = Status.OK
+    draft_next: bool = True
     is_fallback: bool = False
 
     def __post_init__(self):
@@ -78,8 +83,8 @@ class Decision(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         total = int(self.lengths.sum(dtype=np.int64))
         if self.capacity < total:
             raise InputError(
-                f"capacity {self.capacity} is below the sum of lengths, {total}; pass the plan "
-                f"that these lengths belong to"
+                f"capacity {self.capacity} is below the sum of lengths, {total}; pass the capacity "
+                f"that these lengths were admitted under"
             )
         if self.batch_tokens < len(self.lengths) + total:
             raise InputError(
@@ -95,73 +100,90 @@ class Decision(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     @classmethod
     def of(
         cls,
-        plan,
+        allocation,
         profile,
-        confidence,
+        confidence=None,
         request_ids=None,
         *,
         step,
         max_lengths=None,
         min_lengths=None,
+        weights=None,
+        emits=None,
         history=None,
-        bucket=-1,
-        source="head",
+        bucket=None,
+        source=None,
     ):
-        """Make the record of a plan and of what it was made from.
+        """Make the record of an allocation and of what it was made from.
 
         Parameters
         ----------
-        plan : Allocation
+        allocation : Allocation
             From ``allocate`` or a scheduler's step. Its lengths are copied.
         profile : SpsProfile
-        confidence, request_ids, max_lengths, min_lengths
-            What the plan was made from.
+        confidence, request_ids, max_lengths, min_lengths, weights, emits
+            What the allocation was made from; no confidence where the step took none.
         step : int
             Counter of the loop, the same on all ranks.
         history : object, optional
             What was remembered **before** this step: a scheduler's ``state``; see
             ``inputs_digest``.
-        bucket : int
-            Tokens that the pass is padded to; -1: it is not padded.
-        source : {"head", "estimator", "constant"}
+        bucket : int, optional
+            Tokens that the pass is padded to; -1: it is not padded. Default: what the allocation's
+            ``plan`` says, -1 without one.
+        source : {"head", "estimator", "constant"}, optional
+            Default: what the allocation's ``plan`` says, "head" without one.
 
         Raises
         ------
         InputError
-            Inputs that do not belong to the plan: another number of requests, a bucket that is
-            too small.
+            Inputs that do not belong to the allocation: another number of requests, a bucket that
+            is too small.
         """
-        lengths = np.array(plan.lengths, np.int32)
-        inputs = inputs_digest(
-            confidence,
-            request_ids,
-            max_lengths=max_lengths,
-            min_lengths=min_lengths,
-            other_tokens=plan.batch_tokens - len(lengths) - int(lengths.sum(dtype=np.int64)),
-            history=history,
-        )
-        if len(confidence) != len(lengths):
+        plan = allocation.plan
+        lengths = np.array(allocation.lengths, np.int32)
+        if confidence is not None and len(confidence) != len(lengths):
             raise InputError(
-                f"the plan has {len(lengths)} requests, confidence {len(confidence)} rows; pass "
-                f"the confidences that the plan was made from"
+                f"the allocation has {len(lengths)} requests, confidence {len(confidence)} rows; "
+                f"pass the confidences that it was made from"
             )
+        anchors_and_drafts = len(lengths) + int(lengths.sum(dtype=np.int64))
+        if bucket is None:
+            bucket = -1 if plan is None else plan.bucket
+        if source is None:
+            source = "head" if plan is None else plan.source
         return cls(
             step=step,
             lengths=lengths,
-            capacity=plan.capacity,
-            batch_tokens=plan.batch_tokens,
+            capacity=allocation.capacity,
+            batch_tokens=allocation.batch_tokens,
             bucket=bucket,
             profile_digest=_profile_digest(profile),
-            inputs_digest=inputs,
+            inputs_digest=inputs_digest(
+                confidence,
+                request_ids,
+                max_lengths=max_lengths,
+                min_lengths=min_lengths,
+                other_tokens=allocation.batch_tokens - anchors_and_drafts,
+                weights=weights,
+                emits=emits,
+                history=history,
+            ),
             source=source,
-            status=plan.status,
+            status=allocation.status,
+            draft_next=plan is None or plan.draft_next,
         )
 
     @classmethod
     def fallback(cls, step):
         """No decision: this rank cannot decide step ``step``, so all ranks must fall back."""
         return cls(
-            step=step, lengths=np.empty(0, np.int32), capacity=0, batch_tokens=0, is_fallback=True
+            step=step,
+            lengths=np.empty(0, np.int32),
+            capacity=0,
+            batch_tokens=0,
+            draft_next=False,
+            is_fallback=True,
         )
 
     @staticmethod
@@ -180,7 +202,7 @@ class Decision(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         content = _HEADER.pack(
             _MAGIC,
             _VERSION,
-            self.is_fallback,
+            _FALLBACK * self.is_fallback | _DRAFT_NEXT * self.draft_next,
             SOURCES.index(self.source),
             self.status.value,
             len(self.lengths),
@@ -240,10 +262,8 @@ class Decision(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         crc_start = end - _CRC.size
         if _CRC.unpack(data[crc_start:end])[0] != zlib.crc32(data[:crc_start]):
             raise InputError("a damaged decision: its checksum does not fit; send it again")
-        _, _, fallback, source, status, _, step, *counts, profile, inputs = _HEADER.unpack_from(
-            data
-        )
-        if source >= len(SOURCES) or fallback > 1 or status & ~_STATUS_BITS:
+        _, _, marks, source, status, _, step, *counts, profile, inputs = _HEADER.unpack_from(data)
+        if source >= len(SOURCES) or marks > 3 or status & ~_STATUS_BITS:
             raise InputError(
                 f"a decision of a newer library (source {source}, status {status:#x}); run the "
                 f"same dspark_sched on all ranks"
@@ -260,7 +280,8 @@ class Decision(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             inputs_digest=inputs.hex(),
             source=SOURCES[source],
             status=Status(status),
-            is_fallback=bool(fallback),
+            draft_next=bool(marks & _DRAFT_NEXT),
+            is_fallback=bool(marks & _FALLBACK),
         )
 
     def digest(self):

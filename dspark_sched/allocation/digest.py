@@ -13,23 +13,27 @@ __all__ = ["inputs_digest"]
 
 
 def inputs_digest(
-    confidence,
+    confidence=None,
     request_ids=None,
     *,
     max_lengths=None,
     min_lengths=None,
     other_tokens=0,
+    weights=None,
+    emits=None,
     history=None,
 ):
     """SHA-256 of everything that one step is decided from, except the profile.
 
     Parameters
     ----------
-    confidence : array_like, shape (R, gamma)
+    confidence : array_like, shape (R, gamma), optional
+        None: the step takes none, for its source is not the head or it does not draft.
     request_ids : array_like of int64, shape (R,), optional
     max_lengths, min_lengths : array_like of int, shape (R,), optional
-        None counts as what it means: gamma and 0.
     other_tokens : int
+    weights : array_like of float, shape (R,), optional
+    emits : array_like of bool, shape (R,), optional
     history : object, optional
         What was remembered before the step: a scheduler's ``state``, or any nesting of records,
         tuples, arrays, numbers, text and None.
@@ -43,16 +47,21 @@ def inputs_digest(
     -----
     Values count, not their storage: float32 and float64 arrays of equal values have one digest, as
     they lead to one decision (float16 counts as float32, survivals are float64 products), and so do
-    all byte orders and strides. -0.0 counts as 0.0, and all NaN are one.
+    all byte orders and strides. -0.0 counts as 0.0, and all NaN are one. What is not given counts
+    as what that means: bounds of 0 and gamma, weights of 1, every request emits.
     """
-    confidence = checks.as_confidence(confidence)
-    num_requests, gamma = confidence.shape
+    num_requests, gamma = np.size(request_ids) if request_ids is not None else 0, None
+    if confidence is not None:
+        confidence = checks.as_confidence(confidence)
+        num_requests, gamma = confidence.shape
     parts = (
         confidence,
         None if request_ids is None else checks.as_ids(request_ids, num_requests),
         _bound(max_lengths, num_requests, gamma, "max_lengths"),
         _bound(min_lengths, num_requests, 0, "min_lengths"),
         other_tokens,
+        _per_row(weights, num_requests, 1.0, "weights"),
+        _per_row(emits, num_requests, True, "emits"),
         history,
     )
     state = hashlib.sha256()
@@ -61,7 +70,20 @@ def inputs_digest(
 
 
 def _bound(lengths, num_requests, default, name):
+    if lengths is None and default is None:
+        return None
     return checks.as_lengths(default if lengths is None else lengths, num_requests, name)
+
+
+def _per_row(values, num_requests, default, name):
+    if values is None:
+        return np.full(num_requests, default)
+    array = checks.as_array(values, name).astype(type(default))
+    if array.shape != (num_requests,):
+        raise InputError(
+            f"{name} must have one value per request, shape ({num_requests},); got {array.shape}"
+        )
+    return array
 
 
 def _feed(state, value):

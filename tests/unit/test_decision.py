@@ -12,6 +12,7 @@ from strategies import bounds, examples, matrices, profiles
 
 import dspark_sched as ds
 from dspark_sched.allocation.digest import inputs_digest
+from dspark_sched.types import StepPlan
 
 PROFILE = ds.SpsProfile([2, 4, 8, 16], step_seconds=[0.010, 0.011, 0.013, 0.020])
 CONFIDENCE = np.array([[0.9, 0.8, 0.7], [0.6, 0.5, 0.4]])
@@ -43,6 +44,27 @@ def test_a_record_holds_the_plan_and_what_it_was_made_from():
     assert record.inputs_digest == inputs_digest(CONFIDENCE, IDS)
 
 
+def test_a_plan_made_beforehand_gives_bucket_source_and_the_next_step():
+    plan = StepPlan(
+        capacity=5,
+        batch_tokens=7,
+        padded_batch_tokens=8,
+        bucket=8,
+        expected_tokens=5.0,
+        step_seconds=0.013,
+        throughput=400.0,
+        draft_next=False,
+        source="constant",
+    )
+    planned = msgspec.structs.replace(PLAN, plan=plan)
+    record = ds.Decision.of(planned, PROFILE, CONFIDENCE, IDS, step=5)
+    assert (record.bucket, record.source, record.draft_next) == (8, "constant", False)
+    record = ds.Decision.of(planned, PROFILE, CONFIDENCE, IDS, step=5, bucket=16, source="head")
+    assert (record.bucket, record.source) == (16, "head")
+    record = ds.Decision.of(PLAN, PROFILE, CONFIDENCE, IDS, step=5)
+    assert (record.bucket, record.source, record.draft_next) == (-1, "head", True)
+
+
 def test_a_record_does_not_change_when_the_caller_reuses_the_lengths():
     out = np.empty(2, np.int32)
     plan = ds.allocate(CONFIDENCE, PROFILE, capacity=5, out=out)
@@ -64,9 +86,9 @@ def test_the_bytes_are_these_on_every_machine():
         status=ds.Status.FLAT | ds.Status.SURPLUS_CAPACITY,
     )
     expected = (
-        "4453504b" "0100" "00" "02" "09000000" "03000000" "0807060504030201"
+        "4453504b" "0100" "02" "02" "09000000" "03000000" "0807060504030201"
         "0600000000000000" "0900000000000000" "1000000000000000"
-        + "ab" * 32 + "cd" * 32 + "03000000" "00000000" "02000000" "372768c6"
+        + "ab" * 32 + "cd" * 32 + "03000000" "00000000" "02000000" "155f85a2"
     )  # fmt: skip
     assert record.to_bytes().hex() == expected
     assert record.digest() == hashlib.sha256(bytes.fromhex(expected)).hexdigest()
@@ -88,6 +110,7 @@ def records(draw):
         inputs_digest=draw(hexes),
         source=draw(st.sampled_from(["head", "estimator", "constant"])),
         status=ds.Status(draw(st.integers(0, sum(flag.value for flag in ds.Status)))),
+        draft_next=draw(st.booleans()),
     )
 
 
@@ -137,6 +160,7 @@ def test_a_difference_in_any_field_is_a_difference():
         "inputs_digest": "0" * 64,
         "source": "constant",
         "status": ds.Status.FLAT,
+        "draft_next": False,
         "is_fallback": True,
     }
     assert set(changes) == set(base.__struct_fields__)
@@ -156,6 +180,7 @@ def test_a_difference_in_any_field_is_a_difference():
         ({"source": "oracle"}, "source must be one of 'head', 'estimator', 'constant'"),
         ({"request_ids": [1]}, "request_ids must have one id per row of confidence"),
         ({"history": {1: 2}}, "history holds object values"),
+        ({"weights": [1.0]}, "weights must have one value per request, shape (2,); got (1,)"),
     ],
 )
 def test_inputs_that_do_not_fit_are_refused_in_words(changes, message):
@@ -168,7 +193,7 @@ def test_the_confidences_of_another_step_are_refused():
     with pytest.raises(ds.InputError) as error:
         ds.Decision.of(PLAN, PROFILE, CONFIDENCE[:1], step=0)
     assert str(error.value) == (
-        "the plan has 2 requests, confidence 1 rows; pass the confidences that the plan was made "
+        "the allocation has 2 requests, confidence 1 rows; pass the confidences that it was made "
         "from"
     )
 
@@ -263,6 +288,8 @@ def test_everything_that_a_step_is_decided_from_counts():
         inputs_digest(CONFIDENCE, max_lengths=[3, 2]),
         inputs_digest(CONFIDENCE, min_lengths=[1, 0]),
         inputs_digest(CONFIDENCE, other_tokens=1),
+        inputs_digest(CONFIDENCE, weights=[1.0, 2.0]),
+        inputs_digest(CONFIDENCE, emits=[True, False]),
         inputs_digest(CONFIDENCE, history=before),
         inputs_digest(CONFIDENCE, history=state.state),
         inputs_digest(CONFIDENCE, history=("a", b"b", 1, 2.0)),
@@ -273,8 +300,9 @@ def test_everything_that_a_step_is_decided_from_counts():
     assert len(set(digests)) == len(digests)
 
 
-def test_bounds_that_bound_nothing_count_as_none():
-    assert inputs_digest(CONFIDENCE, max_lengths=[3, 3], min_lengths=0) == inputs_digest(CONFIDENCE)
+def test_what_changes_nothing_counts_as_not_given():
+    given = {"max_lengths": [3, 3], "min_lengths": 0, "weights": [1, 1], "emits": [True, True]}
+    assert inputs_digest(CONFIDENCE, **given) == inputs_digest(CONFIDENCE)
 
 
 @examples(100)
@@ -328,7 +356,7 @@ def test_one_rank_that_falls_back_takes_all_with_it(parallel):
     ranks = [ds.Decision.from_bytes(rank.to_bytes()) for rank in ranks]
     found = ds.agree(ranks, parallel)
     assert found.is_fallback
-    assert found == ds.Agreement(bucket=-1, padded_tokens=0, fallback_ranks=(1,))
+    assert found == ds.Agreement(bucket=-1, padded_tokens=0, draft_next=False, fallback_ranks=(1,))
     assert not ds.agree(ranks[::2], parallel).is_fallback
 
 
@@ -336,6 +364,16 @@ def test_a_difference_is_an_error_even_if_another_rank_falls_back():
     ranks = [ds.Decision.fallback(5), on(1, source="head"), on(1, source="constant")]
     with pytest.raises(ds.InputError, match="ranks 1 and 2 differ in source"):
         ds.agree(ranks)
+
+
+def test_all_ranks_draft_if_one_with_requests_wants_to():
+    wants, idle = on(2), on(0)
+    refuses = msgspec.structs.replace(wants, draft_next=False)
+    asleep = msgspec.structs.replace(idle, draft_next=False)
+    assert ds.agree([refuses, wants, asleep]).draft_next
+    assert not ds.agree([refuses, idle]).draft_next
+    assert ds.agree([asleep, idle]).draft_next
+    assert not ds.agree([asleep]).draft_next
 
 
 def test_the_answer_does_not_depend_on_the_order_of_ranks():
@@ -363,6 +401,7 @@ def test_ranks_at_different_steps_are_named(parallel):
         ({"lengths": np.array([5], np.int32)}, "lengths (2 / 1 requests); decide on one rank"),
         ({"batch_tokens": 8}, "batch_tokens (7 / 8); decide"),
         ({"bucket": 16}, "bucket (8 / 16); decide on one rank and distribute decision.to_bytes()"),
+        ({"draft_next": False}, "draft_next (True / False); decide on one rank"),
         ({"status": ds.Status.FLAT}, "status (Status.OK / Status.FLAT); decide on one rank"),
     ],
 )

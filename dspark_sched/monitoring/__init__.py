@@ -1,0 +1,1 @@
+"""What the scheduler did: a ring of decisions, counters, exports, and an explanation in words."""

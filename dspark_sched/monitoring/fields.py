@@ -1,0 +1,50 @@
+"""One decision as one row of a structured array."""
+
+from functools import cache
+
+import numpy as np
+
+from ..allocation.decision import SOURCES
+from ..types import Status
+
+__all__ = ["DECISION", "NOT_KNOWN", "SOURCES", "has", "status_names"]
+
+#: An integer that is not known or was not reported; times that were not reported are NaN.
+NOT_KNOWN = -1
+
+#: Fields of a decision. Drafts never include anchors, tokens always do.
+DECISION = np.dtype(
+    [
+        ("step", np.int64),  # count of decisions since the monitor was made
+        ("num_requests", np.int32),
+        ("num_emitting", np.int32),  # requests that emit tokens in this step
+        ("drafts_offered", np.int64),  # that could have been verified: the sum of max_lengths
+        ("drafts_granted", np.int64),  # that had to be verified: the sum of min_lengths
+        ("drafts_verified", np.int64),
+        ("drafts_cut_by_bounds", np.int64),  # num_emitting * gamma - drafts_offered
+        ("capacity", np.int64),  # drafts
+        ("surplus", np.int64),  # drafts: capacity that found no eligible one
+        ("batch_tokens", np.int64),
+        ("bucket_tokens", np.int64),  # that the pass is padded to; -1: not padded
+        ("expected_tokens", np.float64),  # predicted, bonus tokens included
+        ("step_seconds", np.float64),  # predicted
+        ("realised_tokens", np.int64),  # emitted, bonus tokens included; -1: not reported
+        ("realised_step_seconds", np.float64),  # NaN: not reported
+        ("num_unknown_rows", np.int32),
+        ("num_invalid_rows", np.int32),
+        ("status", np.uint32),  # bits of Status
+        ("inert", np.int8),  # 1: every choice takes the same time, 0: not, -1: not known
+        ("source", np.uint8),  # index into SOURCES
+    ]
+)
+
+
+@cache
+def status_names(bits):
+    """Names of the flags in ``bits``, in the order of `Status`."""
+    return tuple(flag.name for flag in Status if flag.value & bits)
+
+
+def has(decisions, flag):
+    """Which decisions carry a flag of `Status`, bool."""
+    return (decisions["status"] & np.uint32(flag.value)) != 0
