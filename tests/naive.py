@@ -540,3 +540,141 @@ def layout(lengths, positions, num_rows=0):
         owners.append(-1)
         places.append(0)
     return offsets, owners, places
+
+
+# --- The loop's options (buckets, uniform windows, weights, minimum gain, no-draft, estimator) ----
+
+
+def padded(batch_tokens, captures):
+    """The next captured size; past the last one the batch as it is."""
+    return min((size for size in captures if size >= batch_tokens), default=batch_tokens)
+
+
+def mean_one(weights, emits):
+    """Weights that average 1 over all requests, 0 where no token is emitted."""
+    kept = [w if emitting else 0.0 for w, emitting in zip(weights, emits, strict=True)]
+    return [w * (len(kept) / sum(kept)) if sum(kept) else w for w in kept]
+
+
+def weighted(a, weights):
+    return [[w * value for value in row] for w, row in zip(weights, a, strict=True)]
+
+
+class LoopPlan:
+    """Capacity of one step from lagged survivals, by listing every choice."""
+
+    def __init__(self, a, step_seconds, first, last, other_tokens=0, **options):
+        self.a, self.seconds, self.first = a, step_seconds, first
+        self.captures = options.get("captures", ())
+        self.emits = options.get("emits") or [True] * len(a)
+        self.weights = mean_one(options.get("weights") or [1.0] * len(a), self.emits)
+        self.last = [n if emitting else 0 for n, emitting in zip(last, self.emits, strict=True)]
+        self.base_tokens = len(a) + other_tokens
+        self.too_close = False
+        self.gain, self.kept = None, False
+        choices = self.uniform() if options.get("uniform") else self.ragged()
+        path = options.get("overhead_seconds", 0.0)
+        self.lengths = self.best(choices, path)
+        if options.get("min_gain") is not None:
+            baseline = choices[0] if options["baseline"] == "none" else choices[-1]
+            self.guard(baseline, path, options["min_gain"])
+        if options.get("fill_padding") and not self.kept:
+            self.fill(choices)
+        self.capacity = sum(self.lengths)
+
+    def ragged(self):
+        """From the minimum lengths up, one draft more each; last what the bounds allow."""
+        choices = [list(self.first)]
+        for _, _, r in ordered_candidates(weighted(self.a, self.weights), self.first, self.last):
+            choices.append(list(choices[-1]))
+            choices[-1][r] += 1
+        rest = [(r, n) for r, n in enumerate(self.last) if choices[-1][r] < n]
+        for r, n in rest:
+            while choices[-1][r] < n:
+                choices.append(list(choices[-1]))
+                choices[-1][r] += 1
+        return choices
+
+    def uniform(self):
+        emitting = [r for r, emits in enumerate(self.emits) if emits]
+        low = max((self.first[r] for r in emitting), default=0)
+        high = min((self.last[r] for r in emitting), default=0)
+        return [[n if emits else 0 for emits in self.emits] for n in range(low, high + 1)]
+
+    def rate(self, lengths, path):
+        worth = sum(
+            w * (1 + sum(row[:n])) for w, row, n in zip(self.weights, self.a, lengths, strict=True)
+        )
+        return worth / (self.seconds(padded(self.base_tokens + sum(lengths), self.captures)) + path)
+
+    def best(self, choices, path):
+        rates = [self.rate(lengths, path) for lengths in choices]
+        best = max(rates)
+        self.too_close |= any(abs(x - (1 - 1e-12) * best) <= 1e-13 * best for x in rates)
+        return next(c for c, x in zip(choices, rates, strict=True) if x >= (1 - 1e-12) * best)
+
+    def guard(self, baseline, path, min_gain):
+        """The choice must be strictly better than the baseline, which pays no path."""
+        rate, base = self.rate(self.lengths, path), self.rate(baseline, 0.0)
+        limit = base * (1 + min_gain) * (1 + 1e-12)
+        self.too_close |= abs(rate - limit) <= 1e-13 * limit
+        self.kept = not rate > limit
+        if self.kept:
+            self.lengths = baseline
+
+    def fill(self, choices):
+        """As many drafts as run in the same bucket."""
+        room = padded(self.base_tokens + sum(self.lengths), self.captures) - self.base_tokens
+        more = [c for c in choices if sum(self.lengths) <= sum(c) <= room]
+        self.lengths = more[-1]
+
+
+def switched(values, pivot, up, down, dwell=0):
+    """States of a switch that starts off: it stays ``dwell`` steps after each move."""
+    states, is_on, last_move = [], False, -math.inf
+    for t, value in enumerate(values):
+        crossed = value < pivot - down if is_on else value > pivot + up
+        if crossed and t - last_move >= dwell:
+            is_on, last_move = not is_on, t
+        states.append(is_on)
+    return states
+
+
+class EstimatorReference:
+    """Acceptance per position from every block ever seen, weighted by its age."""
+
+    def __init__(self, prior, prior_strength, request_strength, decay):
+        self.prior, self.strengths, self.decay = prior, (prior_strength, request_strength), decay
+        self.pooled = []  # [age in updates, accepted, verified]
+        self.own = {}
+
+    def update(self, outcomes):
+        """``outcomes``: {request: (accepted, verified, excluded)}."""
+        included = {r: block for r, block in outcomes.items() if not block[2]}
+        if not included:
+            return
+        self.own = {r: blocks for r, blocks in self.own.items() if r in outcomes}
+        for blocks in [self.pooled, *(self.own.setdefault(r, []) for r in included)]:
+            for block in blocks:
+                block[0] += 1
+        for r, (accepted, verified, _) in included.items():
+            self.pooled.append([0, accepted, verified])
+            self.own[r].append([0, accepted, verified])
+
+    def rate(self, blocks, k, prior, strength):
+        """Of the blocks that reached draft k (all before accepted), the share that passed it."""
+        reached = passed = 0.0
+        for age, accepted, verified in blocks:
+            if verified >= k and accepted >= k - 1:
+                reached += self.decay**age
+                passed += self.decay**age * (accepted >= k)
+        total = reached + strength
+        return (passed + strength * prior) / total if total else prior
+
+    def confidence(self, request):
+        row = []
+        for k, prior in enumerate(self.prior, start=1):
+            pooled = self.rate(self.pooled, k, prior, self.strengths[0])
+            own = self.own.get(request)
+            row.append(pooled if own is None else self.rate(own, k, pooled, self.strengths[1]))
+        return row

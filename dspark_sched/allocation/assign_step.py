@@ -140,7 +140,7 @@ def _bounds_of(planned, max_lengths):
                 "max_lengths cannot cut single requests in uniform mode: all windows are equal. "
                 "Pass bounds to plan(), or ignore the tokens after a stop"
             )
-        equal = np.full(demand.num_requests, length, np.int32)
+        equal = demand.equal(length)
         return equal, equal
     if max_lengths is None:
         return demand.first, demand.last

@@ -132,7 +132,9 @@ class AcceptanceEstimator:
                 f"outcomes must satisfy 0 <= accepted <= verified <= gamma = {self.gamma}; got "
                 f"accepted {accepted[row]}, verified {verified[row]} at row {row}"
             )
-        included = ~as_mask(exclude, num_requests, "exclude", default=False)
+        included = np.ones(num_requests, np.bool)
+        if exclude is not None:
+            included = ~as_mask(exclude, num_requests, "exclude")
         if not included.any():
             return state
         depth = np.arange(self.gamma)
@@ -185,10 +187,8 @@ def conditional(survival):
     return np.divide(survival, before, out=np.zeros(len(survival)), where=before > 0.0)
 
 
-def as_mask(values, num_requests, name, default):
-    """Return a bool array of shape [R]; ``default`` everywhere for None."""
-    if values is None:
-        return np.full(num_requests, default)
+def as_mask(values, num_requests, name):
+    """Return a bool array of shape [R]."""
     mask = checks.as_array(values, name)
     if mask.shape != (num_requests,) or (mask.dtype.kind != "b" and mask.size):
         raise InputError(

@@ -35,6 +35,17 @@ class Demand(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     theta: np.ndarray
 
     @property
+    def emitting(self):
+        """Whether each request emits a token, bool [R]."""
+        if not self.weights.size:
+            return np.ones(self.num_requests, np.bool)
+        return self.weights > 0.0
+
+    def equal(self, length):
+        """One length for every request that emits a token, int32 [R]."""
+        return np.where(self.emitting, length, 0).astype(np.int32)
+
+    @property
     def most(self):
         """Drafts that the bounds allow."""
         return int(self.last.sum()) if self.last.size else self.num_requests * self.gamma
@@ -71,46 +82,61 @@ def demanded(
     emits=None,
 ):
     """Check the facts of a step; ``explored`` is a row to verify in full, -1: none."""
-    gamma, resolved = policy.gamma, policy.resolved
-    first, last = as_bounds(min_lengths, max_lengths, num_requests, gamma)
-    checks.check_bounds(first, last, gamma)
-    emitting = as_mask(emits, num_requests, "emits", default=True)
-    is_plain = weights is None and emitting.all()
-    if not emitting.all() or (explored >= 0 and not first.size):
-        first, last = as_bounds(
-            np.zeros(num_requests, np.int32) if not first.size else first,
-            last if last.size else None,
-            num_requests,
-            gamma,
-        )
-    for row in np.flatnonzero(~emitting[: len(first)] & (first > 0))[:1]:
-        raise InputError(
-            f"min_lengths must be 0 where a request emits no token; got {first[row]} at row {row}"
-        )
-    if last.size:
-        last = np.where(emitting, last, 0).astype(np.int32)
+    emitting = None if emits is None else as_mask(emits, num_requests, "emits")
+    first, last = as_bounds(min_lengths, max_lengths, num_requests, policy.gamma)
+    checks.check_bounds(first, last, policy.gamma)
+    if emitting is not None:
+        first, last = _without_silent(first, last, emitting, policy.gamma)
     if explored >= 0:
-        rows = slice(None) if resolved.is_uniform else explored
-        first = first.copy()
-        first[rows] = last.min() if resolved.is_uniform else last[explored]
+        first, last = _given(first, last, num_requests, policy.gamma)
+        first = _with_full(first, last, explored, emitting, policy.resolved.is_uniform)
     base_tokens = num_requests + checks.as_count(other_tokens, "other_tokens")
-    overhead, theta = resolved.cost.curve(base_tokens, num_requests * gamma, num_requests)
+    num_drafts = num_requests * policy.gamma
+    overhead, theta = policy.resolved.cost.curve(base_tokens, num_drafts, num_requests)
+    is_plain = weights is None and emitting is None
     return Demand(
         num_requests=num_requests,
-        gamma=gamma,
+        gamma=policy.gamma,
         first=first,
         last=last,
-        weights=NO_WEIGHTS if is_plain else _scaled(weights, emitting),
-        num_emitting=int(emitting.sum()),
+        weights=NO_WEIGHTS if is_plain else _scaled(weights, emitting, num_requests),
+        num_emitting=num_requests if emitting is None else int(emitting.sum()),
         base_tokens=base_tokens,
         overhead=overhead,
         theta=theta,
     )
 
 
-def _scaled(weights, emitting):
+def _given(first, last, num_requests, gamma):
+    """Bounds as arrays, even where none was given."""
+    if first.size or not num_requests:
+        return first, last
+    return np.zeros(num_requests, np.int32), np.full(num_requests, gamma, np.int32)
+
+
+def _without_silent(first, last, emitting, gamma):
+    """Bounds in which a request that emits nothing verifies nothing."""
+    first, last = _given(first, last, len(emitting), gamma)
+    for row in np.flatnonzero(~emitting & (first > 0))[:1]:
+        raise InputError(
+            f"min_lengths must be 0 where a request emits no token; got {first[row]} at row {row}"
+        )
+    return first, np.where(emitting, last, 0).astype(np.int32)
+
+
+def _with_full(first, last, explored, emitting, is_uniform):
+    """Minimum lengths with which one request (uniform: all) is verified as far as it may be."""
+    least = first.copy()
+    if is_uniform:
+        rows = slice(None) if emitting is None else emitting
+        least[rows] = last[rows].min() if last[rows].size else 0
+    else:
+        least[explored] = last[explored]
+    return least
+
+
+def _scaled(weights, emitting, num_requests):
     """Weights with mean 1 over all requests, 0 where none is emitted: only their ratios count."""
-    num_requests = len(emitting)
     if weights is None:
         weights = np.ones(num_requests)
     given = checks.as_array(weights, "weights")
@@ -120,12 +146,13 @@ def _scaled(weights, emitting):
             f"{given.dtype} of shape {given.shape}"
         )
     given = given.astype(np.float64)
-    for row in np.flatnonzero(~((given > 0.0) & (given <= 1e9)))[:1]:
+    for row in np.flatnonzero(~((given >= 1e-9) & (given <= 1e9)))[:1]:
         raise InputError(
-            f"weights must be positive, at most 1e9; got {given[row]} at row {row}. A request that "
-            f"emits nothing is emits=False, not weight 0"
+            f"weights must lie in 1e-9..1e9; got {given[row]} at row {row}. A request that emits "
+            f"nothing is emits=False, not weight 0"
         )
-    given[~emitting] = 0.0
+    if emitting is not None:
+        given[~emitting] = 0.0
     total = given.sum()
     return given * (num_requests / total) if total > 0.0 else given
 
@@ -155,7 +182,7 @@ def best_ragged(demand, values, profile, path_seconds):
 def best_uniform(demand, values, profile, path_seconds):
     """Shortest of the equal lengths with the best worth per second."""
     low, high = _common_range(demand)
-    num_drafts = demand.num_requests * np.arange(low, high + 1)
+    num_drafts = demand.num_emitting * np.arange(low, high + 1)
     if num_drafts[-1] >= len(demand.theta):
         raise profile.beyond_error(demand.base_tokens + int(num_drafts[-1]))
     worth = demand.num_requests + np.r_[0.0, np.cumsum(values.sum(axis=0))]
@@ -168,19 +195,20 @@ def best_uniform(demand, values, profile, path_seconds):
 
 
 def _common_range(demand):
-    """Lengths that every request allows."""
-    if demand.num_requests == 0:
+    """Lengths that every request allows which emits a token."""
+    if demand.num_emitting == 0:
         return 0, 0
     if not demand.last.size:
         return 0, demand.gamma
-    low, high = int(demand.first.max()), int(demand.last.min())
-    if low > high:
+    rows = np.flatnonzero(demand.emitting)
+    low, high = rows[demand.first[rows].argmax()], rows[demand.last[rows].argmin()]
+    least, most = int(demand.first[low]), int(demand.last[high])
+    if least > most:
         raise InputError(
-            f"no length suits all requests: row {int(demand.first.argmax())} needs at least {low}, "
-            f"row {int(demand.last.argmin())} at most {high}; lower min_lengths, or leave that "
-            f"request out of this step"
+            f"no length suits all requests: row {low} needs at least {least}, row {high} at most "
+            f"{most}; lower min_lengths, or leave that request out of this step"
         )
-    return low, high
+    return least, most
 
 
 def guarded(choice, demand, values, profile, min_gain, baseline):
@@ -197,7 +225,7 @@ def _baseline(choice, demand, values, profile, baseline):
     if choice.uniform_length is not None:
         low, high = _common_range(demand)
         length = high if baseline == "all" else low
-        bound = np.full(demand.num_requests, length)
+        bound = demand.equal(length)
     elif baseline == "all":
         bound = demand.last if demand.last.size else np.full(demand.num_requests, demand.gamma)
     else:
@@ -218,8 +246,8 @@ def filled(choice, demand, bucket):
         num_drafts = min(room, demand.most)
         length = None
     else:
-        length = min(room // max(demand.num_requests, 1), _common_range(demand)[1])
-        num_drafts = length * demand.num_requests
+        length = min(room // max(demand.num_emitting, 1), _common_range(demand)[1])
+        num_drafts = length * demand.num_emitting
     if num_drafts <= choice.num_drafts:
         return choice
     return msgspec.structs.replace(choice, num_drafts=num_drafts, uniform_length=length)

@@ -94,13 +94,13 @@ class DelayedScheduler:
         other_tokens : int
             Tokens of the pass that are neither anchors nor drafts (prefill chunks).
         weights : array_like of float, shape (R,), optional
-            Worth of a token of each request, positive; only the ratios count. A policy choice, not
+            Worth of a token of each request, 1e-9..1e9; only the ratios count. A policy choice, not
             part of the paper: it maximises weighted tokens per second, and of two drafts the one
             with the larger weight times survival goes first. It must be older than the drafts.
         emits : array_like of bool, shape (R,), optional
             False: the request has one token in this pass, but emits none (its prefill is not
             finished), so it verifies no drafts and brings no bonus token. Its further tokens are
-            ``other_tokens``.
+            ``other_tokens``. In uniform mode the one length is that of the others.
 
         Returns
         -------
