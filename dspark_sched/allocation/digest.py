@@ -70,20 +70,21 @@ def inputs_digest(
 
 
 def _bound(lengths, num_requests, default, name):
-    if lengths is None and default is None:
+    if lengths is None:
         return None
-    return checks.as_lengths(default if lengths is None else lengths, num_requests, name)
+    lengths = checks.as_lengths(lengths, num_requests, name)
+    return None if (lengths == default).all() else lengths
 
 
 def _per_row(values, num_requests, default, name):
     if values is None:
-        return np.full(num_requests, default)
+        return None
     array = checks.as_array(values, name).astype(type(default))
     if array.shape != (num_requests,):
         raise InputError(
             f"{name} must have one value per request, shape ({num_requests},); got {array.shape}"
         )
-    return array
+    return None if (array == default).all() else array
 
 
 def _feed(state, value):
@@ -115,6 +116,9 @@ def _feed_numbers(state, array):
         state.update(np.ascontiguousarray(array, dtype="<i8"))
         return
     with np.errstate(invalid="ignore"):  # a signalling NaN
-        values = array.astype(np.float64, order="C")
-        values = np.where(np.isnan(values), np.nan, values + 0.0)  # -0.0 + 0.0 is 0.0
+        values = array.astype(np.float64, order="C").ravel()
+        values += 0.0  # -0.0 + 0.0 is 0.0
+    is_nan = np.isnan(values)
+    if is_nan.any():
+        values[is_nan] = np.nan
     state.update(np.ascontiguousarray(values, dtype="<f8"))

@@ -17,8 +17,6 @@ WORDS = {
     "no-requests": "there were no requests",
     "not-drafted": "the step was told not to draft",
     "bounds": "the bounds left no choice: max_lengths equalled min_lengths for every request",
-    "kept-all": "the predicted gain of trimming did not exceed min_gain, so the baseline ran; "
-    "lower min_gain to trim for less",
     "flat": "the profile is flat: every step takes the same time, so drafts cost nothing; measure "
     "larger batches, until the time rises",
     "inert": "the profile is inert here: the step takes the same time whatever is chosen; measure "
@@ -27,6 +25,8 @@ WORDS = {
     "counted as certain; it ends when a step with usable confidences is as old as the lag",
     "unknown-rows": "no request had old enough confidences of its own, so a mean stood in for "
     "them; check that request_ids stay the same from step to step",
+    "kept-all": "the predicted gain of trimming did not exceed min_gain, so the baseline ran; "
+    "lower min_gain to trim for less",
     "worth-it": "the capacity covered everything offered: the drafts promised more tokens than "
     "their step time costs",
     "kept-none": "the predicted gain of verifying did not exceed min_gain, so nothing was "
@@ -142,17 +142,18 @@ def explain(decisions):
 def _masks(decisions, trimmed):
     """Which steps each kind of ``WORDS`` is the reason of, bool, one array per kind."""
     is_all = trimmed == 0
-    kept = has(decisions, Status.KEPT_BASELINE)
+    # A gain of 0 or less would not have been taken with any min_gain.
+    kept = has(decisions, Status.KEPT_BASELINE) & (decisions["gain"] > 0.0)
     left_over = decisions["surplus"] > 0
     applies = {
         "no-requests": decisions["num_requests"] == 0,
         "not-drafted": has(decisions, Status.NOT_DRAFTED),
         "bounds": decisions["drafts_granted"] >= decisions["drafts_offered"],
-        "kept-all": is_all & kept,
         "flat": is_all & has(decisions, Status.FLAT),
         "inert": is_all & (decisions["inert"] == 1),
         "cold-start": is_all & has(decisions, Status.COLD_START),
         "unknown-rows": is_all & (decisions["num_unknown_rows"] >= decisions["num_requests"]),
+        "kept-all": is_all & kept,
         "worth-it": is_all,
         "kept-none": kept & (decisions["drafts_verified"] <= decisions["drafts_granted"]),
         "invalid-rows": left_over & (decisions["num_invalid_rows"] > 0),

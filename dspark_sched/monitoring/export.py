@@ -56,8 +56,9 @@ def _content(row):
             content[name] = None
     if content["inert"] is not None:
         content["inert"] = bool(content["inert"])
-    if math.isnan(content["realised_step_seconds"]):
-        content["realised_step_seconds"] = None
+    for name in ("gain", "realised_step_seconds"):
+        if math.isnan(content[name]):
+            content[name] = None
     content["status"] = status_names(content["status"])
     content["source"] = SOURCES[content["source"]]
     return content

@@ -9,7 +9,7 @@ from ..types import Status
 
 __all__ = ["DECISION", "NOT_KNOWN", "SOURCES", "has", "status_names"]
 
-#: An integer that is not known or was not reported; times that were not reported are NaN.
+#: An integer that is not known or was not reported; a float is NaN then.
 NOT_KNOWN = -1
 
 #: Fields of a decision. Drafts never include anchors, tokens always do.
@@ -26,6 +26,7 @@ DECISION = np.dtype(
         ("surplus", np.int64),  # drafts: capacity that found no eligible one
         ("batch_tokens", np.int64),
         ("bucket_tokens", np.int64),  # that the pass is padded to; -1: not padded
+        ("gain", np.float64),  # predicted, over the baseline, minus 1; NaN: no min_gain
         ("expected_tokens", np.float64),  # predicted, bonus tokens included
         ("step_seconds", np.float64),  # predicted
         ("realised_tokens", np.int64),  # emitted, bonus tokens included; -1: not reported

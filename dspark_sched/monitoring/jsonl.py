@@ -19,6 +19,7 @@ _BITS = {flag.name: flag.value for flag in Status}
 Rows = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 Summed = Annotated[int, msgspec.Meta(ge=0, le=2**40)]  # millions of them fit into int64
+Ratio = Annotated[float, msgspec.Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
 Amount = Annotated[float, msgspec.Meta(ge=0.0, le=sys.float_info.max)]
 
 
@@ -36,6 +37,7 @@ class _Line(msgspec.Struct):
     surplus: Count
     batch_tokens: Count
     bucket_tokens: Count | None
+    gain: Ratio | None
     expected_tokens: Amount
     step_seconds: Amount
     realised_tokens: Summed | None
@@ -98,6 +100,7 @@ def _row(line):
     for field in ("bucket_tokens", "realised_tokens", "inert"):
         if getattr(line, field) is None:
             setattr(line, field, NOT_KNOWN)
-    if line.realised_step_seconds is None:
-        line.realised_step_seconds = math.nan
+    for field in ("gain", "realised_step_seconds"):
+        if getattr(line, field) is None:
+            setattr(line, field, math.nan)
     return msgspec.structs.astuple(line)

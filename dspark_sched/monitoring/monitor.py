@@ -135,6 +135,7 @@ class Monitor:
             allocation.surplus,
             allocation.batch_tokens,
             NOT_KNOWN if plan is None else plan.bucket,
+            math.nan if plan is None or plan.gain is None else plan.gain,
             allocation.expected_tokens,
             allocation.step_seconds,
             NOT_KNOWN,

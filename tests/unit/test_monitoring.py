@@ -508,11 +508,33 @@ def test_no_requests_and_not_drafted():
     assert kinds(reasons([nobody, undrafted, nobody])) == ["no-requests", "not-drafted"]
 
 
-@pytest.mark.parametrize(("capacity", "kind"), [(6, "kept-all"), (0, "kept-none"), (3, "survival")])
-def test_a_gain_below_the_guard(capacity, kind):
-    plan = ds.allocate(CONFIDENCE, PROFILE, capacity=capacity)
-    kept = msgspec.structs.replace(plan, status=ds.Status.KEPT_BASELINE)
-    assert kinds(reasons([kept])) == [kind]
+GUARDED = ds.SpsProfile([2, 3, 4, 5, 8], step_seconds=[0.010, 0.012, 0.014, 0.020, 0.024])
+
+
+@pytest.mark.parametrize(
+    ("confidence", "min_gain", "baseline", "kind"),
+    [
+        ([0.9, 0.1, 0.1], 0.0, "all", "survival"),  # trimming gains much: done
+        ([0.9, 0.1, 0.1], 9.0, "all", "kept-all"),  # not enough for this guard
+        ([1.0, 1.0, 1.0], 9.0, "all", "worth-it"),  # trimming gains nothing
+        ([0.9, 0.1, 0.1], 9.0, "none", "kept-none"),
+        ([0.1, 0.1, 0.1], 9.0, "none", "survival"),  # verifying gains nothing
+    ],
+)
+def test_a_guard_is_the_reason_only_where_it_kept_a_gain_away(confidence, min_gain, baseline, kind):
+    source = ds.ConstantSurvival(np.cumprod(confidence))
+    scheduler = ds.DelayedScheduler(GUARDED, 3, source=source, min_gain=min_gain, baseline=baseline)
+    plan = scheduler.step([1, 2])
+    assert kinds(reasons([plan], profile=GUARDED)) == [kind]
+    m = monitor()
+    m.record(plan)
+    assert m.decisions["gain"][0] == plan.plan.gain
+    assert json.loads(m.to_jsonl())["gain"] == plan.plan.gain
+
+
+def test_a_flat_profile_is_the_reason_even_under_a_guard():
+    scheduler = ds.DelayedScheduler(FLAT, 3, min_gain=0.05, source=ds.ConstantSurvival([0.5] * 3))
+    assert kinds(reasons([scheduler.step([1, 2])], profile=FLAT)) == ["flat"]
 
 
 def test_the_verdict_names_what_trimmed_most_not_what_came_most():
