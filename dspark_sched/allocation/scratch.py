@@ -7,7 +7,7 @@ import numpy as np
 
 __all__ = ["Scratch", "scratch"]
 
-_MOST_BUCKETS = 8192
+_MOST_PLACES = 8192
 _local = threading.local()
 
 
@@ -35,11 +35,11 @@ def _made(shape):
     num_requests, gamma = shape
     size = num_requests * gamma
     flat = getattr(_local, "flat", None)
-    if flat is None or flat.size < 3 * size + 1:
-        flat = _local.flat = np.empty(3 * max(1 << size.bit_length(), 64))
+    if flat is None or flat.size < 4 * size + 1:
+        flat = _local.flat = np.empty(4 * max(1 << size.bit_length(), 64))
         _local.rows = np.empty(max(1 << num_requests.bit_length(), 64), np.bool)
-        _local.counts = np.empty(_MOST_BUCKETS, np.int64)
-        _local.sums = np.empty(_MOST_BUCKETS)
+        _local.counts = np.empty(max(_MOST_PLACES, gamma + 1), np.int64)
+        _local.sums = np.empty(len(_local.counts))
     if _local.rows.size < num_requests:
         _local.rows = np.empty(1 << num_requests.bit_length(), np.bool)
     return Scratch(
@@ -47,7 +47,7 @@ def _made(shape):
         survival=flat[:size].reshape(shape),
         older=flat[size : 2 * size].reshape(shape),
         row_valid=_local.rows[:num_requests],
-        keys=flat[2 * size : 3 * size + 1].view(np.uint64),
+        keys=flat[2 * size : 4 * size + 1].view(np.uint64),
         counts=_local.counts,
         sums=_local.sums,
     )

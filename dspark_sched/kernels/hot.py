@@ -9,6 +9,9 @@ A step with n drafts beyond the minimum ones takes ``overhead + theta[n]`` secon
 Nothing is sorted as a whole. The bits of positive float64 numbers, read as integers, have the
 order of the numbers, so candidates are counted into buckets of equal width in bits, best first;
 only buckets in which a decision can fall are put in order. Equal survivals share a bucket.
+
+Work arrays: ``keys`` uint64 [2 R G + 1], ``counts`` int64 and ``sums`` float64 [B], at least
+2 * NUM_BUCKETS and ``counts`` more than G (allocation/scratch.py). No kernel allocates.
 """
 
 import numpy as np
@@ -36,7 +39,9 @@ IMPROVEMENT = 1e-12
 #: Why a kernel could not answer; ``where`` is then a row, a flat index or a count.
 OK, BAD_BOUND, BAD_VALUE, SHORT_CURVE, SMALL_CAPACITY, UNKNOWN_ROW = range(6)
 #: Buckets in which a threshold or the best throughput is located.
-NUM_BUCKETS = 512
+NUM_BUCKETS = 1024
+#: Candidates that are put in order one by one.
+FEW = 32
 ZERO = np.uint64(0)
 ONE = np.uint64(1)
 
@@ -240,38 +245,45 @@ def _sum(survival, bits, first, last, size, top, bottom, shift, counts, sums, ke
 
 
 @hot
-def _scatter(bits, first, last, lowest, top, shift, places, keys):
-    """Copy candidates from ``lowest`` up to the place of their bucket; -1: leave it out."""
+def _gather(bits, first, last, lowest, highest, out):
+    """Copy the candidates from ``lowest`` to ``highest`` to ``out``; their number."""
+    size = ZERO
     for r in range(bits.shape[0]):
         start, stop = _range(r, bits.shape[1], first, last)
-        for k in range(start, stop):
-            if bits[r, k] < lowest:
-                break
-            bucket = (top - bits[r, k]) >> shift
-            place = places[bucket]
-            if place >= 0:
-                keys[np.uint64(place)] = bits[r, k]
-                places[bucket] = place + 1
+        for key in bits[r, start:stop]:
+            # Written whether it counts or not: a branch would be mispredicted once per row.
+            out[size] = key
+            # As an unsigned number a negative difference is a large one: one comparison, not two.
+            above = np.uint64(np.int64(key) - np.int64(lowest))
+            size += np.uint64(above <= highest - lowest)
+    return np.int64(size)
 
 
 @hot
-def _gather(bits, first, last, lowest, highest, keys):
-    """Copy the candidates from ``lowest`` to ``highest`` to the front of ``keys``."""
-    size = 0
-    for r in range(bits.shape[0]):
-        start, stop = _range(r, bits.shape[1], first, last)
-        for k in range(start, stop):
-            if bits[r, k] < lowest:
-                break
-            if bits[r, k] <= highest:
-                keys[size] = bits[r, k]
-                size += 1
+def _scatter(gathered, top, shift, places, keys):
+    """Copy candidates to the place of their bucket; a place of -1: leave the bucket out."""
+    for key in gathered:
+        bucket = (top - key) >> shift
+        place = places[bucket]
+        if place >= 0:
+            keys[np.uint64(place)] = key
+            places[bucket] = place + 1
+
+
+@hot
+def _ends(keys, size):
+    """The smallest and the largest of the first keys."""
+    lowest, highest = keys[0], keys[0]
+    for i in range(size):
+        lowest = min(lowest, keys[i])
+        highest = max(highest, keys[i])
+    return lowest, highest
 
 
 @hot
 def _sort_descending(keys, start, stop):
     """Put the keys of one bucket in order."""
-    if stop - start <= 32:
+    if stop - start <= FEW:
         for i in range(start + 1, stop):
             key = keys[i]
             j = i
@@ -280,10 +292,7 @@ def _sort_descending(keys, start, stop):
                 j -= 1
             keys[j] = key
         return
-    lowest, highest = keys[start], keys[start]
-    for i in range(start, stop):
-        lowest = min(lowest, keys[i])
-        highest = max(highest, keys[i])
+    lowest, highest = _ends(keys[start:], stop - start)
     if lowest == highest:
         return
     keys[start:stop].sort()
@@ -304,13 +313,13 @@ def _num_equal_before(keys, stop, start):
 
 
 @hot
-def _grant(survival, first, last, limit, ties, lengths):
+def _grant(survival, first, last, limit, ties, keys, counts, lengths):
     """Admit every candidate above ``limit``, and ``ties`` of those equal to it.
 
     Returns the sum of the admitted candidates' survivals.
     """
     num_requests, gamma = survival.shape
-    tokens = ties * limit if ties > 0 else 0.0
+    tokens = 0.0
     for r in range(num_requests):
         k, stop = _range(r, gamma, first, last)
         row = 0.0
@@ -319,32 +328,83 @@ def _grant(survival, first, last, limit, ties, lengths):
             k += 1
         tokens += row
         lengths[r] = k
-    for k in range(gamma):
-        for r in range(num_requests):
-            if ties == 0:
-                return tokens
-            if lengths[r] == k and k < _range(r, gamma, first, last)[1]:
-                if survival[r, k] == limit:
-                    lengths[r] += 1
-                    ties -= 1
-    return tokens
+    if ties == 0:
+        return tokens
+    _grant_ties(survival, first, last, limit, ties, keys, counts, lengths)
+    return tokens + ties * limit
 
 
 @hot
-def _limit(bits, first, last, top, bottom, extra, keys, counts):
-    """The ``extra``-th largest candidate: (its survival, how many equal ones to take)."""
-    if top == bottom:
-        return _value(top, keys), extra
-    shift = _width(top - bottom, len(counts))
-    _count(bits, first, last, top, shift, counts)
+def _grant_ties(survival, first, last, limit, ties, ends, changes, lengths):
+    """Admit ``ties`` candidates equal to ``limit``: smaller positions first, then smaller rows."""
+    num_requests, gamma = survival.shape
+    changes[: gamma + 1] = 0
+    for r in range(num_requests):
+        k, stop = lengths[r], _range(r, gamma, first, last)[1]
+        if k < stop and survival[r, stop - 1] == limit:
+            k = stop
+        while k < stop and survival[r, k] == limit:
+            k += 1
+        ends[r] = k
+        changes[lengths[r]] += 1
+        changes[k] -= 1
+    position, num_here = 0, changes[0]
+    while ties > num_here:
+        ties -= num_here
+        position += 1
+        num_here += changes[position]
+    for r in range(num_requests):
+        end = np.int64(ends[r])
+        if lengths[r] <= position < end and ties > 0:
+            lengths[r] = position + 1
+            ties -= 1
+        else:
+            lengths[r] = max(lengths[r], min(position, end))
+
+
+@hot
+def _bucket_of(counts, rank):
+    """Bucket of the ``rank``-th candidate (from 1), and how many lie in the buckets before."""
     above, bucket = 0, 0
-    while above + counts[bucket] < extra:
+    while above + counts[bucket] < rank:
         above += counts[bucket]
         bucket += 1
+    return bucket, above
+
+
+@hot
+def _limit(bits, first, last, top, bottom, rank, keys, counts):
+    """The ``rank``-th largest candidate: (its survival, how many equal ones to take).
+
+    Buckets within buckets, until one holds few candidates, or equal ones only.
+    """
+    if top == bottom:
+        return _value(top, keys), rank
+    shift = _width(top - bottom, len(counts))
+    _count(bits, first, last, top, shift, counts)
+    bucket, above = _bucket_of(counts, rank)
     lowest, highest = _edges(top, shift, bucket)
-    _gather(bits, first, last, lowest, highest, keys)
-    _sort_descending(keys, 0, counts[bucket])
-    return keys.view(np.float64)[extra - above - 1], _num_equal_before(keys, extra - above, 0)
+    size = _gather(bits, first, last, lowest, highest, keys)
+    rank -= above
+    lowest, highest = _ends(keys, size)
+    while lowest < highest and size > FEW:
+        shift = _width(highest - lowest, len(counts))
+        counts[:] = 0
+        for i in range(size):
+            counts[(highest - keys[i]) >> shift] += 1
+        bucket, above = _bucket_of(counts, rank)
+        rank -= above
+        kept = 0
+        for i in range(size):
+            if (highest - keys[i]) >> shift == np.uint64(bucket):
+                keys[kept] = keys[i]
+                kept += 1
+        size = kept
+        lowest, highest = _ends(keys, size)
+    if lowest == highest:
+        return _value(highest, keys), rank
+    _sort_descending(keys, 0, size)
+    return _value(keys[rank - 1], keys), _num_equal_before(keys, rank, 0)
 
 
 @hot
@@ -360,9 +420,9 @@ def _top(survival, first, last, capacity, keys, counts, lengths):
     elif extra == 0:
         limit, ties = np.inf, 0
     else:
-        counts = counts[: min(NUM_BUCKETS, max(16, size))]
-        limit, ties = _limit(bits, first, last, top, bottom, extra, keys, counts)
-    tokens += _grant(survival, first, last, limit, ties, lengths)
+        buckets = counts[: min(NUM_BUCKETS, max(16, size // 4))]
+        limit, ties = _limit(bits, first, last, top, bottom, extra, keys, buckets)
+    tokens += _grant(survival, first, last, limit, ties, keys, counts, lengths)
     return OK, granted, extra, tokens
 
 
@@ -409,7 +469,10 @@ def _place(bits, first, last, top, shift, bucket, counts, keys):
     for later in range(bucket, len(counts)):
         total += counts[later]
         counts[later] = total - counts[later]
-    _scatter(bits, first, last, ONE, top, shift, counts, keys)
+    _, highest = _edges(top, shift, bucket)
+    spare = keys[len(keys) // 2 :]
+    size = _gather(bits, first, last, ONE, highest, spare)
+    _scatter(spare[:size], top, shift, counts, keys)
 
 
 @hot
@@ -434,21 +497,24 @@ def _climb(bits, first, last, top, shift, counts, sums, overhead, theta, granted
             tokens += sums[bucket]
             end += size if placed else 0
             continue
-        if not placed:
+        if shift > ZERO and not placed:
             _place(bits, first, last, top, shift, bucket, counts, keys)
             placed = True
-        _sort_descending(keys, end, counts[bucket])
+        if placed:
+            _sort_descending(keys, end, counts[bucket])
         best = tokens / (overhead + theta[n])
         for i in range(end, counts[bucket]):
             if n + 1 >= theta.shape[0]:
                 return SHORT_CURVE, n - granted, tokens, 0.0, 0
-            throughput = (tokens + values[i]) / (overhead + theta[n + 1])
+            value = values[i] if placed else highest
+            throughput = (tokens + value) / (overhead + theta[n + 1])
             if not throughput > best * (1.0 + IMPROVEMENT):
-                return OK, n - granted, tokens, values[i], _num_equal_before(keys, i + 1, end) - 1
+                num_equal = _num_equal_before(keys, i + 1, end) - 1 if placed else i
+                return OK, n - granted, tokens, value, num_equal
             best = throughput
-            tokens += values[i]
+            tokens += value
             n += 1
-        end = counts[bucket]
+        end = counts[bucket] if placed else 0
     return OK, n - granted, tokens, 0.0, 0
 
 
@@ -484,16 +550,16 @@ def allocate_early_stop(
     if size > 0:
         # Narrow buckets, since many of them may have to be put in order.
         num_buckets = min(len(counts) // 2, max(16, size // 8))
-        counts, sums = counts[: 2 * num_buckets], sums[: 2 * num_buckets]
         shift = _width(top - bottom, num_buckets)
-        _sum(survival, bits, first, last, size, top, bottom, shift, counts, sums, keys)
-        counts, sums = counts[:num_buckets], sums[:num_buckets]
+        both, sums = counts[: 2 * num_buckets], sums[: 2 * num_buckets]
+        _sum(survival, bits, first, last, size, top, bottom, shift, both, sums, keys)
+        buckets, sums = both[:num_buckets], sums[:num_buckets]
         status, n, tokens, limit, ties = _climb(
-            bits, first, last, top, shift, counts, sums, overhead, theta, granted, tokens, keys
+            bits, first, last, top, shift, buckets, sums, overhead, theta, granted, tokens, keys
         )
         if status != OK:
             return status, granted + n + 1, num_invalid, granted, n, tokens
-    _grant(survival, first, last, limit, ties, lengths)
+    _grant(survival, first, last, limit, ties, keys, counts, lengths)
     return OK, -1, num_invalid, granted, n, tokens
 
 
@@ -502,7 +568,8 @@ def _mark(counts, sums, top, shift, rising, overhead, theta, granted, tokens, le
     """Mark the buckets inside which a throughput of ``least`` is possible, by negative counts.
 
     Inside a bucket the tokens are at most those before it plus n times its upper edge. On a
-    ``rising`` curve most buckets are settled by their ends.
+    ``rising`` curve most buckets are settled by their ends. Where the next draft is free and its
+    survival not negligible, the next number of drafts is better: only right edges of plateaus win.
     """
     n = granted
     marked = 0
@@ -510,12 +577,15 @@ def _mark(counts, sums, top, shift, rising, overhead, theta, granted, tokens, le
         size = counts[bucket]
         if size == 0:
             continue
-        highest = _value(top - (np.uint64(bucket) << shift), keys)
-        inside = theta[n : n + size]
+        lowest, highest = _edges(top, shift, bucket)
+        lowest, highest = _value(lowest, keys), _value(highest, keys)
+        inside = theta[n : n + size + 1]
         possible = False
         if not rising or tokens + (size - 1) * highest >= least * (overhead + theta[n + 1]):
+            negligible = lowest <= 2.0 * IMPROVEMENT * (tokens + size * highest)
             for i in range(1, size):
-                possible |= tokens + i * highest >= least * (overhead + inside[i])
+                is_edge = negligible | (inside[i + 1] > inside[i])
+                possible |= is_edge & (tokens + i * highest >= least * (overhead + inside[i]))
         if possible:
             counts[bucket] = -size
             marked += size
@@ -580,7 +650,7 @@ def _search(survival, first, last, rising, overhead, theta, keys, counts, sums):
     best = tokens / (overhead + theta[granted])
     if size == 0:
         return OK, granted, 0, tokens
-    num_buckets = min(NUM_BUCKETS, max(16, size))
+    num_buckets = min(NUM_BUCKETS, max(16, size // 8))
     counts, sums = counts[: 2 * num_buckets], sums[: 2 * num_buckets]
     shift = _width(top - bottom, num_buckets)
     _sum(survival, bits, first, last, size, top, bottom, shift, counts, sums, keys)
@@ -601,14 +671,18 @@ def _search(survival, first, last, rising, overhead, theta, keys, counts, sums):
 @hot
 def _order_marked(bits, first, last, top, shift, counts, places, keys):
     """Put the candidates of the marked buckets in order, one bucket after the other."""
-    total, lowest = 0, ONE
+    total = 0
+    lowest, highest = ONE, ZERO
     for bucket in range(len(counts)):
         places[bucket] = -1
         if counts[bucket] < 0:
             places[bucket] = total
             total -= counts[bucket]
-            lowest, _ = _edges(top, shift, bucket)
-    _scatter(bits, first, last, lowest, top, shift, places, keys)
+            lowest, edge = _edges(top, shift, bucket)
+            highest = max(highest, edge)
+    spare = keys[len(keys) // 2 :]
+    size = _gather(bits, first, last, lowest, highest, spare)
+    _scatter(spare[:size], top, shift, places, keys)
     for bucket in range(len(counts)):
         if counts[bucket] < 0:
             _sort_descending(keys, places[bucket] + counts[bucket], places[bucket])
