@@ -48,7 +48,7 @@ def assign(policy, state, planned, confidence=None, *, max_lengths=None, validat
         raise InputError("this step drafts and source='head': pass its confidence")
     if confidence is not None and not planned.needs_confidence:
         why = (
-            f"source is {planned.plan.source!r}" if planned.plan.is_drafted else "it did not draft"
+            f"source is {planned.plan.source!r}" if planned.plan.is_drafted else "it does not draft"
         )
         raise InputError(f"this step takes no confidence, since {why}; pass None")
     if not planned.plan.is_drafted:

@@ -1,0 +1,158 @@
+"""Not drafting the next step: decided from lagged survivals, with a band, a dwell, and probes."""
+
+import naive
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import examples
+
+import dspark_sched as ds
+from dspark_sched.allocation.drafting import Hysteresis
+
+#: One draft: 1 + a tokens in 1.5 s against one in 1 s, so it pays above a = .5.
+DRAFTED = ds.SpsProfile([1, 2], step_seconds=[1.1, 1.4], draft=ds.RequestCost([1], [0.1]))
+PLAIN = ds.SpsProfile([1], step_seconds=[1.0])
+GOOD, BAD = [[0.9]], [[0.1]]
+
+
+def scheduler_of(up=0.0, down=0.0, dwell=0, probe_every=0, lag=1, profile=DRAFTED, **options):
+    drafting = ds.Drafting(PLAIN, up=up, down=down, dwell=dwell, probe_every=probe_every)
+    return ds.DelayedScheduler(profile, 1, lag, drafting=drafting, **options)
+
+
+def run(scheduler, confidences):
+    """Whether each step drafted; a step that does not drafts no confidences."""
+    drafted = []
+    for confidence in confidences:
+        plan = scheduler.plan([7])
+        scheduler.assign(confidence if plan.is_drafted else None)
+        drafted.append(plan.is_drafted)
+    return drafted
+
+
+@examples(500)
+@given(
+    st.lists(st.sampled_from([1.4, 1.5, 1.8, 2.0, 2.2, 2.5, 2.6]), max_size=40),
+    st.sampled_from([0.0, 0.25, 0.5]),
+    st.sampled_from([0.0, 0.25, 0.5]),
+    st.integers(0, 6),
+)
+def test_the_switch_equals_the_reference(values, up, down, dwell):
+    switch = Hysteresis(pivot=2.0, up=up, down=down, dwell=dwell)
+    is_on, held, states = False, dwell, []
+    for value in values:
+        is_on, held = switch.next(is_on, held, value)
+        states.append(is_on)
+    assert states == naive.switched(values, 2.0, up, down, dwell)
+
+
+def test_a_step_decides_about_the_next_one_and_the_next_one_obeys():
+    scheduler = scheduler_of()
+    said = []
+    for _ in range(6):
+        plan = scheduler.plan([7])
+        scheduler.assign(BAD if plan.is_drafted else None)
+        said.append((plan.is_drafted, plan.draft_next))
+    assert [now for now, _ in said[1:]] == [following for _, following in said[:-1]]
+    # Cold: survivals count as 1. Step 1 knows step 0's .1; step 2 does not draft.
+    assert [now for now, _ in said] == [True, True, False, False, False, False]
+
+
+def test_a_step_that_does_not_draft_costs_a_plain_step_and_verifies_nothing():
+    scheduler = scheduler_of()
+    run(scheduler, [BAD, BAD])
+    plan = scheduler.plan([7], min_lengths=[1])
+    allocation = scheduler.assign()
+    assert allocation.lengths.tolist() == [0]
+    assert (plan.step_seconds, plan.draft_seconds, plan.throughput) == (1.0, 0.0, 1.0)
+    assert (allocation.step_seconds, allocation.expected_tokens) == (1.0, 1.0)
+    assert ds.Status.NOT_DRAFTED in plan.status & allocation.status
+
+
+def test_confidences_of_a_step_that_was_told_not_to_draft_are_refused():
+    scheduler = scheduler_of()
+    run(scheduler, [BAD, BAD])
+    scheduler.plan([7])
+    with pytest.raises(ds.InputError, match="takes no confidence, since it does not draft"):
+        scheduler.assign(BAD)
+    with pytest.raises(ds.InputError, match="planned already"):
+        scheduler.plan([7])
+
+
+def test_drafting_is_part_of_the_steps_time_and_shown_apart():
+    plan = scheduler_of().plan([7])
+    assert plan.draft_seconds == 0.1
+    assert plan.step_seconds == pytest.approx(1.5)
+
+
+def test_without_probes_what_was_last_known_stays_and_drafting_stays_off():
+    assert not any(run(scheduler_of(), [BAD, BAD] + [GOOD] * 40)[2:])
+
+
+@pytest.mark.parametrize("lag", [1, 2, 3])
+def test_a_probe_brings_drafting_back(lag):
+    """While off every fourth step drafts; what a good one says is known ``lag`` steps later."""
+    confidences = [BAD] * 8 + [GOOD] * 20
+    drafted = run(scheduler_of(probe_every=4, lag=lag), confidences)
+    off = drafted.index(False)
+    probes = [t for t in range(off, 28) if drafted[t]]
+    first_good = next(t for t in probes if t >= 8)
+    assert [t for t in probes if t <= first_good] == list(range(off + 3, first_good + 1, 4))
+    back = first_good + lag + 1
+    assert not any(drafted[first_good + 1 : back])
+    assert all(drafted[back:])
+
+
+def test_a_dwell_holds_the_switch_even_when_every_step_says_otherwise():
+    """Survivals alternate wildly: with dwell 6 the switch moves at most every 6 steps."""
+    for dwell in (1, 6):
+        # It believes the last outcome only.
+        source = ds.AcceptanceEstimator(
+            1, prior=[0.5], prior_strength=0.1, request_strength=0.1, decay=0.01, explore_every=0
+        )
+        scheduler = scheduler_of(dwell=dwell, source=source)
+        drafted = []
+        for t in range(40):
+            drafted.append(scheduler.step([7]).plan.is_drafted)
+            scheduler.update([7], [t % 2], [1])
+        moves = np.flatnonzero(np.diff(drafted))
+        assert len(moves) >= 4
+        assert np.diff(moves).min() >= dwell
+
+
+def test_newcomers_are_planned_while_nothing_is_drafted():
+    scheduler = scheduler_of(unknown=[1.0])
+    run(scheduler, [BAD, BAD, BAD])
+    plan = scheduler.plan([8])
+    assert not plan.is_drafted
+    assert plan.num_unknown_rows == 1
+    assert plan.draft_next
+
+
+def test_a_request_that_leaves_during_plain_steps_is_forgotten():
+    scheduler = scheduler_of(unknown=[1.0])
+    run(scheduler, [BAD, BAD, BAD])
+    scheduler.step([8])
+    assert scheduler.plan([7]).num_unknown_rows == 1
+
+
+def test_an_empty_step_moves_nothing():
+    scheduler = scheduler_of()
+    for _ in range(3):
+        assert scheduler.plan([]).draft_next
+        scheduler.assign(np.empty((0, 1)))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"up": -0.1}, "up and down must be at least 0; got -0.1"),
+        ({"down": np.nan}, "up and down must be at least 0"),
+        ({"dwell": -1}, "dwell must be at least 0"),
+        ({"probe_every": 0.5}, "probe_every must be an integer"),
+    ],
+)
+def test_settings_are_checked(options, message):
+    with pytest.raises(ds.InputError, match=message):
+        ds.Drafting(PLAIN, **options)

@@ -1,0 +1,178 @@
+"""Uniform windows, a minimum gain, the cost of the path: all from lagged survivals."""
+
+import naive
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import bounds, examples, matrices, profiles
+
+import dspark_sched as ds
+
+A = [0.9, 0.8]
+
+
+@st.composite
+def uniform_problems(draw):
+    """A batch, bounds that leave a common length, who emits, a profile, options."""
+    confidence = draw(matrices(max_requests=5, min_requests=1))
+    num_requests, gamma = confidence.shape
+    first, last = draw(bounds(num_requests, gamma))
+    common = draw(st.integers(0, gamma))
+    first, last = np.minimum(first, common), np.maximum(last, common)
+    emits = np.array(draw(st.lists(st.booleans(), min_size=num_requests, max_size=num_requests)))
+    facts = {
+        "min_lengths": np.where(emits, first, 0),
+        "max_lengths": last,
+        "emits": emits,
+        "other_tokens": draw(st.integers(0, 4)),
+    }
+    options = {"overhead_seconds": draw(st.sampled_from([0.0, 0.05]))}
+    if draw(st.booleans()):
+        options["captures"] = sorted(draw(st.sets(st.integers(1, 40), min_size=1, max_size=5)))
+        options["fill_padding"] = draw(st.booleans())
+    if draw(st.booleans()):
+        options["min_gain"] = draw(st.sampled_from([0.0, 0.2]))
+        options["baseline"] = draw(st.sampled_from(["all", "none"]))
+    return confidence, facts, draw(profiles()), options
+
+
+@examples(500)
+@given(uniform_problems())
+def test_the_uniform_length_equals_the_best_of_all_lengths(problem):
+    confidence, facts, profile, options = problem
+    gamma = confidence.shape[1]
+    scheduler = ds.DelayedScheduler(profile, gamma, 1, mode="uniform", **options)
+    ids = range(len(confidence))
+    scheduler.step(ids, confidence)
+    plan = scheduler.plan(ids, **facts)
+    allocation = scheduler.assign(confidence)
+    reference = naive.LoopPlan(
+        naive.survival(confidence),
+        profile.step_seconds,
+        facts["min_lengths"].tolist(),
+        facts["max_lengths"].tolist(),
+        facts["other_tokens"],
+        emits=facts["emits"].tolist(),
+        uniform=True,
+        **options,
+    )
+    expected = np.where(facts["emits"], plan.uniform_length, 0)
+    assert allocation.lengths.tolist() == expected.tolist()
+    assert plan.mode == "uniform"
+    if plan.capacity != reference.capacity:
+        assert reference.too_close
+
+
+def test_the_length_is_chosen_on_lagged_survivals():
+    """T(1, 2, 3) = 1, 1.7, 2.4: worth it at a = .9, .81, not at 0; the answer is one step late."""
+    profile = ds.SpsProfile([1, 2, 3], step_seconds=[1.0, 1.7, 2.4])
+    scheduler = ds.DelayedScheduler(profile, 2, lag=1, mode="uniform", unknown=[0.0, 0.0])
+    confidences = [[[0.9, 0.9]], [[0.0, 0.0]], [[0.9, 0.9]]]
+    lengths = [scheduler.step([5], c).plan.uniform_length for c in confidences]
+    assert lengths == [0, 2, 0]
+
+
+def test_bounds_that_no_common_length_satisfies_are_refused_with_both_rows():
+    scheduler = ds.DelayedScheduler(ds.SpsProfile([1], step_ms=[1.0]), 3, mode="uniform")
+    with pytest.raises(ds.InputError, match="row 1 needs at least 2, row 0 at most 1"):
+        scheduler.plan([7, 8], min_lengths=[0, 2], max_lengths=[1, 3])
+
+
+def test_equal_windows_cannot_be_cut_one_by_one():
+    scheduler = ds.DelayedScheduler(ds.SpsProfile([1], step_ms=[1.0]), 3, mode="uniform")
+    scheduler.plan([7, 8])
+    with pytest.raises(ds.InputError, match="all windows are equal"):
+        scheduler.assign(np.ones((2, 3)), max_lengths=[1, 3])
+
+
+def test_a_request_without_a_token_to_emit_does_not_hold_the_others_back():
+    scheduler = ds.DelayedScheduler(ds.SpsProfile([1], step_ms=[1.0]), 3, mode="uniform")
+    allocation = scheduler.step([7, 8], np.ones((2, 3)), emits=[True, False])
+    assert allocation.lengths.tolist() == [3, 0]
+    assert allocation.plan.uniform_length == 3
+
+
+@pytest.mark.parametrize(
+    ("declared", "mode", "in_force"),
+    [(False, "auto", "ragged"), (True, "auto", "uniform"), (True, "uniform", "uniform")],
+)
+def test_auto_follows_what_the_engine_declares_and_says_so(declared, mode, in_force):
+    scheduler = ds.DelayedScheduler(
+        ds.SpsProfile([1], step_ms=[1.0]), 2, mode=mode, uniform_windows_only=declared
+    )
+    plan = scheduler.plan([1])
+    assert plan.mode == in_force
+    assert any("auto" in note and in_force in note for note in plan.notes) == (mode == "auto")
+
+
+# --- A minimum gain ------------------------------------------------------------------------------
+
+
+def planned(options, times=(1.0, 1.2, 1.5), survival=(0.9, 0.4)):
+    """One request with given lagged survivals, three batch sizes."""
+    profile = ds.SpsProfile([1, 2, 3], step_seconds=times)
+    scheduler = ds.DelayedScheduler(profile, 2, unknown=survival, **options)
+    return scheduler.plan([1])
+
+
+def test_the_gain_is_against_the_baseline_that_was_named():
+    """Rates 1, 1.9/1.2 = 1.583, 2.3/1.5 = 1.533: over everything 3.3 %, over nothing 58 %."""
+    over_all = planned({"min_gain": 0.02, "baseline": "all"})
+    assert over_all.gain == pytest.approx(1.9 / 1.2 * 1.5 / 2.3 - 1)
+    assert over_all.capacity == 1
+    assert ds.Status.KEPT_BASELINE not in over_all.status
+    assert planned({"min_gain": 0.05, "baseline": "all"}).capacity == 2
+    over_none = planned({"min_gain": 0.5, "baseline": "none"})
+    assert over_none.gain == pytest.approx(1.9 / 1.2 - 1)
+    assert over_none.capacity == 1
+    kept = planned({"min_gain": 0.6, "baseline": "none"})
+    assert kept.capacity == 0
+    assert ds.Status.KEPT_BASELINE in kept.status
+
+
+def test_without_a_minimum_gain_there_is_no_guard():
+    plan = planned({})
+    assert plan.gain is None
+    assert plan.capacity == 1
+
+
+def test_the_path_has_a_cost_row_of_its_own_that_the_baseline_does_not_pay():
+    """1.9/(1.2 + .2) = 1.357 against 2.3/1.5 = 1.533: with the path trimming loses to all."""
+    trimmed = planned({"overhead_seconds": 0.05})
+    assert trimmed.overhead_seconds == 0.05
+    assert trimmed.step_seconds == pytest.approx(1.25)
+    guarded = planned({"overhead_seconds": 0.2, "min_gain": 0.0, "baseline": "all"})
+    assert ds.Status.KEPT_BASELINE in guarded.status
+    assert (guarded.capacity, guarded.overhead_seconds) == (2, 0.0)
+    assert guarded.step_seconds == 1.5
+
+
+def test_the_cost_of_the_path_moves_the_best_capacity():
+    """A constant does not cancel in a ratio: 1.9/1.2 > 2.3/1.5, but 1.9/3.2 < 2.3/3.5."""
+    assert planned({}).capacity == 1
+    assert planned({"overhead_seconds": 2.0}).capacity == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"min_gain": -0.1}, "min_gain must be finite and at least 0; got -0.1"),
+        ({"min_gain": np.nan}, "min_gain must be finite"),
+        ({"overhead_seconds": np.inf}, "overhead_seconds must be finite"),
+        ({"baseline": "some"}, "baseline must be one of 'all', 'none'; got 'some'"),
+        ({"mode": "even"}, "mode must be one of"),
+        ({"drafting": 3}, r"drafting must be a Drafting\(plain_profile\)"),
+        ({"source": "estimator"}, "source must be 'head', an AcceptanceEstimator"),
+    ],
+)
+def test_options_are_checked(options, message):
+    with pytest.raises(ds.InputError, match=message):
+        ds.DelayedScheduler(ds.SpsProfile([1], step_ms=[1.0]), 2, **options)
+
+
+@pytest.mark.parametrize("options", [{"min_gain": 0.0}, {"min_gain": 0.05}, {"mode": "uniform"}])
+def test_the_same_options_on_current_confidences_are_refused(options):
+    profile = ds.SpsProfile([1, 2, 3], step_seconds=[1.0, 1.75, 2.3])
+    with pytest.raises(ds.LosslessnessError, match="Use DelayedScheduler"):
+        ds.allocate([A], profile, **options)
