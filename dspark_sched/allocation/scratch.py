@@ -35,7 +35,7 @@ def _made(shape):
     num_requests, gamma = shape
     size = num_requests * gamma
     flat = getattr(_local, "flat", None)
-    if flat is None or flat.size < 4 * size + 1:
+    if flat is None or flat.size < 4 * size + 1 or len(_local.counts) <= gamma:
         flat = _local.flat = np.empty(4 * max(1 << size.bit_length(), 64))
         _local.rows = np.empty(max(1 << num_requests.bit_length(), 64), np.bool)
         _local.counts = np.empty(max(_MOST_PLACES, gamma + 1), np.int64)
