@@ -1,6 +1,7 @@
 """The decision of one step: bytes, digests, and what ranks agree on."""
 
 import hashlib
+import struct
 
 import msgspec
 import numpy as np
@@ -244,6 +245,20 @@ def test_a_buffer_that_is_too_small_is_refused_before_anything_is_sent():
 # Digest of the inputs
 
 
+def test_the_digest_of_the_inputs_is_this_on_every_machine():
+    content = struct.pack("<cq", b"t", 8)
+    content += struct.pack("<cB2q4d", b"f", 2, 2, 2, 0.5, 0.25, 1.0, 0.0)  # confidence
+    content += struct.pack("<cBq2q", b"i", 1, 2, 7, -8)  # ids
+    content += (
+        b"nn" + struct.pack("<cBq", b"i", 0, 3) + b"nn"
+    )  # bounds, other tokens, weights, emits
+    content += struct.pack("<cqcq2s", b"t", 1, b"s", 2, b"ab")  # history
+    confidence = np.array([[0.5, 0.25], [1.0, -0.0]], np.float32)
+    found = inputs_digest(confidence, [7, -8], other_tokens=3, history=("ab",))
+    assert found == hashlib.sha256(content).hexdigest()
+    assert found == "02ce46e0ab92a8f87f84f2ccfff6ced309c1e80881bb0c9db5a669db1b97a681"
+
+
 @examples(100)
 @given(matrices(max_requests=4))
 def test_storage_does_not_count_values_do(confidence):
@@ -323,6 +338,17 @@ def test_equal_inputs_give_equal_bytes(confidence, profile, data):
         ).to_bytes()
 
     assert decided() == decided()
+
+
+def test_a_step_without_confidences_has_a_digest_of_what_there_is():
+    scheduler = ds.DelayedScheduler(PROFILE, 3, source=ds.ConstantSurvival([0.9, 0.5, 0.1]))
+    records = [
+        ds.Decision.of(scheduler.step(ids), PROFILE, None, ids, step=0, max_lengths=most)
+        for ids, most in (([1, 2], None), ([1, 3], None), ([1, 2], [3, 2]), ([1, 2], None))
+    ]
+    assert len({record.inputs_digest for record in records}) == 3
+    assert records[0] == records[3]
+    assert records[0].source == "constant"
 
 
 # What ranks agree on

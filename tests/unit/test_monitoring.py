@@ -4,6 +4,7 @@ import gc
 import json
 import re
 import tracemalloc
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from strategies import bounds, examples, matrices, profiles
 
 import dspark_sched as ds
+from dspark_sched.monitoring.explain import WORDS
 from dspark_sched.monitoring.export import COUNTER_HELP
 from dspark_sched.monitoring.fields import DECISION
 from dspark_sched.monitoring.jsonl import parse_decisions
@@ -577,3 +579,27 @@ def test_tokens_that_are_off_ask_for_calibration():
         f"emitted tokens are {share:.1f} % below the predicted ones; calibrate the confidences on "
         f"a log of this traffic"
     )
+
+
+# docs/monitoring.md
+
+PAGE = (Path(__file__).parents[2] / "docs" / "monitoring.md").read_text()
+
+
+def test_the_loop_of_the_page_runs_as_written(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+    names = {}
+    exec(code, names)
+    assert "drafts offered" in capsys.readouterr().out
+    held = parse_decisions(Path("decisions.jsonl").read_text().splitlines(), "decisions.jsonl")
+    assert len(held) == 100
+    assert names["decision"].lengths.tolist() == names["plan"].lengths.tolist()
+
+
+def test_the_page_names_every_field_and_reason():
+    fields = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", PAGE, flags=re.MULTILINE)
+    named = re.findall(r"`(\w+)`", " ".join(fields))
+    assert set(DECISION.names) <= set(named)
+    rows = re.findall(r"^\| ((?:`[\w-]+`(?:, )?)+) \| (?:had|verified|trimmed)", PAGE, re.MULTILINE)
+    assert re.findall(r"`([\w-]+)`", " ".join(rows)) == list(WORDS)
