@@ -104,25 +104,31 @@ class Monitor:
         InputError
             More drafts were verified than could be offered: another gamma or other bounds.
         """
-        counters = self._counters
-        step = counters["steps"]
+        step = self._counters["steps"]
         plan = allocation.plan
         bits = allocation.status.value
         num_requests = len(allocation.lengths)
+        emits = _mask(emits, num_requests)
         num_emitting = num_requests if emits is None else int(np.count_nonzero(emits))
         most = 0 if bits & _NOT_DRAFTED else num_emitting * self._gamma
         offered = most
         if max_lengths is not None:
-            offered = min(most, _total(max_lengths, num_requests, emits))
-        granted = 0 if min_lengths is None else _total(min_lengths, num_requests, emits)
-        verified = allocation.capacity - allocation.surplus
+            offered = min(most, _total(max_lengths, num_requests, emits, "max_lengths"))
+        granted = 0
+        if min_lengths is not None:
+            granted = _total(min_lengths, num_requests, emits, "min_lengths")
+        # Interpreted kernels and policies of others leave NumPy integers in their records.
+        surplus = int(allocation.surplus)
+        verified = int(allocation.capacity) - surplus
+        base_tokens = int(allocation.batch_tokens) - verified
+        unknown, invalid = int(allocation.num_unknown_rows), int(allocation.num_invalid_rows)
         if verified > offered:
             raise InputError(
                 f"{verified} drafts were verified, more than the {offered} that {num_requests} "
                 f"requests can have with gamma = {self._gamma} and max_lengths; make the Monitor "
                 f"with the scheduler's gamma and pass the bounds of the step"
             )
-        inert = self._is_inert(allocation.batch_tokens - verified, offered, num_requests)
+        inert = self._is_inert(base_tokens, offered, num_requests)
         self._ring[step % self._size] = (
             step,
             num_requests,
@@ -131,35 +137,43 @@ class Monitor:
             granted,
             verified,
             most - offered,
-            allocation.capacity,
-            allocation.surplus,
-            allocation.batch_tokens,
+            verified + surplus,
+            surplus,
+            base_tokens + verified,
             NOT_KNOWN if plan is None else plan.bucket,
             math.nan if plan is None or plan.gain is None else plan.gain,
             allocation.expected_tokens,
             allocation.step_seconds,
             NOT_KNOWN,
             math.nan,
-            allocation.num_unknown_rows,
-            allocation.num_invalid_rows,
+            unknown,
+            invalid,
             bits,
             inert,
             0 if plan is None else SOURCES.index(plan.source),
         )
-        counters["steps"] += 1
-        counters["requests"] += num_requests
-        counters["drafts_offered"] += offered
-        counters["drafts_verified"] += verified
-        counters["drafts_trimmed"] += offered - verified
-        counters["trimmed_steps"] += offered > verified
-        counters["surplus_drafts"] += allocation.surplus
-        counters["unknown_rows"] += allocation.num_unknown_rows
-        counters["invalid_rows"] += allocation.num_invalid_rows
-        counters["inert_steps"] += inert == 1
+        self._count(
+            bits,
+            steps=1,
+            requests=num_requests,
+            drafts_offered=offered,
+            drafts_verified=verified,
+            drafts_trimmed=offered - verified,
+            trimmed_steps=int(offered > verified),
+            surplus_drafts=surplus,
+            unknown_rows=unknown,
+            invalid_rows=invalid,
+            inert_steps=int(inert == 1),
+        )
+        return step
+
+    def _count(self, bits, **sums):
+        counters = self._counters
+        for name, value in sums.items():
+            counters[name] += value
         if bits & _ANY_FLAG:
             for bit, name in _FLAGGED.items():
-                counters[name] += bits & bit != 0
-        return step
+                counters[name] += int(bits & bit != 0)
 
     def report(self, step, step_seconds=None, emitted=None, accepted=None):
         """Say what a recorded step turned out to be; in one call or in several.
@@ -257,10 +271,22 @@ class Monitor:
         return as_frame(self.decisions)
 
 
-def _total(lengths, num_requests, emits):
+def _mask(emits, num_requests):
+    """Which requests emit tokens, bool [R]; None: all."""
+    if emits is None:
+        return None
+    emits = checks.as_array(emits, "emits")
+    if emits.shape != (num_requests,):
+        raise InputError(
+            f"emits must have one value per request, shape ({num_requests},); got {emits.shape}"
+        )
+    return emits.astype(np.bool)
+
+
+def _total(lengths, num_requests, emits, name):
     """Sum of a bound over the requests that emit tokens."""
-    lengths = np.broadcast_to(lengths, num_requests)
-    return int(lengths.sum() if emits is None else lengths[np.asarray(emits)].sum())
+    lengths = checks.as_lengths(lengths, num_requests, name)
+    return int(lengths.sum() if emits is None else lengths[emits].sum())
 
 
 def _check_seconds(row, seconds):

@@ -128,6 +128,22 @@ def test_another_gamma_is_refused_before_anything_is_counted():
     assert m.counters["steps"] == 0
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"max_lengths": [3]}, "max_lengths must have one value per request, shape (2,)"),
+        ({"min_lengths": [0, -1]}, "min_lengths must lie in 0..gamma; got -1 at row 1"),
+        ({"emits": [True]}, "emits must have one value per request, shape (2,); got (1,)"),
+    ],
+)
+def test_bounds_of_another_step_are_refused_before_anything_is_counted(given, message):
+    m = monitor()
+    with pytest.raises(ds.InputError) as error:
+        m.record(PLAN, **given)
+    assert str(error.value).startswith(message)
+    assert m.counters["steps"] == len(m.decisions) == 0
+
+
 # The ring
 
 
