@@ -17,7 +17,7 @@ def examples(number):
 
 #: Exact zeros and ones, ties, values whose products underflow, and anything between.
 CONFIDENCES = st.one_of(
-    st.sampled_from([0.0, 1.0, 0.5, 0.25, 0.9, 5e-324, 1e-200]),
+    st.sampled_from([0.0, -0.0, 1.0, 0.5, 0.25, 0.9, 5e-324, 1e-200]),
     st.floats(0.0, 1.0, allow_subnormal=True),
 )
 BAD_CONFIDENCES = st.sampled_from([np.nan, np.inf, -np.inf, -0.1, 1.0000001])

@@ -72,7 +72,7 @@ def survival_products(confidence, out):
         product = 1.0
         for k in range(confidence.shape[1]):
             product *= np.float64(confidence[r, k])
-            out[r, k] = product
+            out[r, k] = product + 0.0  # -0.0 has the bits of a very large number
 
 
 @hot
@@ -111,7 +111,7 @@ def candidate_survival(confidence, out, row_valid):
                         first_bad = r * confidence.shape[1] + k
                 value = 0.0
             product *= value
-            out[r, k] = product
+            out[r, k] = product + 0.0
     return num_invalid, first_bad
 
 

@@ -274,3 +274,9 @@ def test_a_very_large_prefill_is_priced_like_any_other():
     plan = ds.allocate([[0.9, 0.9]], profile, other_tokens=(1 << 21) - 10)
     assert plan.lengths.tolist() == [2]
     assert plan.step_seconds == profile.step_seconds(plan.batch_tokens, 1)
+
+
+def test_minus_zero_is_no_candidate():
+    """Its bits would make it the largest of all."""
+    plan = ds.allocate([[-0.0, 0.5], [0.9, 0.9]], APPENDIX_A, capacity=1)
+    assert plan.lengths.tolist() == [0, 1]
