@@ -136,7 +136,6 @@ def simulate(
     import msgspec
 
     from dspark_sched.engines.profiles import load_profile
-    from dspark_sched.engines.temperatures import load_calibration
     from dspark_sched.logs.detect import find_files
     from dspark_sched.logs.reader import read_log
 
@@ -146,7 +145,7 @@ def simulate(
     profile = _with_draft(load_profile(sps, lookup=lookup), draft_ms)
     plain_profile = load_profile(plain_sps, lookup=lookup) if plain_sps else None
     held_out = read_log(log) if log else bundled_log(DEFAULT_LOG)
-    calibration = load_calibration(sts, gamma=held_out.gamma) if sts else None
+    calibration = _temperatures(sts, held_out.gamma) if sts else None
     result = replay(
         held_out,
         profile,
@@ -231,6 +230,19 @@ def output_files(result, output=None, report=None, sla=()):
         files = report_files(result, typed_command(), sla)
         contents |= {Path(report) / name: content for name, content in files.items()}
     return contents
+
+
+def _temperatures(path, gamma):
+    from dspark_sched.checks import InputError, check_split
+    from dspark_sched.engines.temperatures import load_calibration
+
+    calibration = load_calibration(path, gamma=gamma)
+    try:
+        if calibration.split:
+            check_split(calibration.split)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    return calibration
 
 
 _KEPT = (

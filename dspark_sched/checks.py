@@ -4,6 +4,7 @@ A message says which parameter, the rule, the offending value, where it is, and 
 Positions are 1-based in messages (draft position 1 is the first draft); rows are 0-based.
 """
 
+import math
 import operator
 
 import numpy as np
@@ -28,6 +29,7 @@ __all__ = [
     "check_confidence",
     "check_gamma",
     "check_lengths_out",
+    "check_split",
 ]
 
 
@@ -55,7 +57,7 @@ def as_array(values, name):
         )
     if isinstance(values, np.ndarray):
         return values
-    if hasattr(values, "__cuda_array_interface__") or _is_on_device(values):
+    if hasattr(values, "__cuda_array_interface__") or _is_on_device(values, name):
         raise InputError(
             f"{name} is on a device, this library runs on the CPU; copy it first "
             f"(tensor.cpu(), jax.device_get(x), cupy.asnumpy(x))"
@@ -73,9 +75,16 @@ def as_array(values, name):
         ) from error
 
 
-def _is_on_device(values):
+def _is_on_device(values, name):
     device = getattr(values, "__dlpack_device__", None)
-    return device is not None and int(device()[0]) not in _CPU_DLPACK_DEVICES
+    try:
+        return device is not None and int(device()[0]) not in _CPU_DLPACK_DEVICES
+    except (TypeError, RuntimeError, BufferError, ValueError) as error:
+        # torch's meta tensors have a shape and nothing else.
+        raise InputError(
+            f"{name} cannot be read ({_first_line(error)}); pass an array that holds its numbers "
+            f"in memory of the CPU"
+        ) from error
 
 
 def _first_line(error):
@@ -202,6 +211,7 @@ def check_lengths_out(out, num_requests):
         and out.shape == (num_requests,)
         and out.flags.c_contiguous
         and out.flags.writeable
+        and out.flags.aligned
     )
     if not good:
         raise InputError(
@@ -251,7 +261,7 @@ def as_survival_row(values, gamma, name):
             f"{name} must not rise along positions (it is a survival, not a confidence); got "
             f"{array[k - 1]} then {array[k]} at position {k + 1}"
         )
-    return array
+    return array + 0.0  # no -0.0: the kernels read the bits
 
 
 def as_count(value, name, minimum=0):
@@ -289,16 +299,48 @@ def check_gamma(found, expected, found_where, expected_where, remedy=REFIT):
         )
 
 
+def check_split(split):
+    """Return seed and evaluation share of a split of a log, or say what is wrong with it."""
+    missing = {"method", "seed", "eval_fraction"} - set(split)
+    if missing:
+        raise InputError(f"split has no {', '.join(sorted(missing))}; fit the temperatures again")
+    check_choice(split["method"], ("request-hash", "contiguous-runs"), "split method")
+    fraction = split["eval_fraction"]
+    if isinstance(fraction, bool) or not isinstance(fraction, int | float) or not 0 < fraction < 1:
+        raise InputError(
+            f"eval_fraction must lie between 0 and 1, both excluded; got {fraction!r}. 0.3 keeps "
+            f"30 % of the requests back for evaluation"
+        )
+    return as_count(split["seed"], "seed"), fraction
+
+
+#: So that a rate, its inverse and either in milliseconds are finite numbers.
+LEAST_MEASURED, MOST_MEASURED = 1e-305, 1e305
+MOST_TOKENS = 2**53
+
+
+def measured_rule(value):
+    """What a measured number that is not good must be."""
+    if 0.0 < value < math.inf:
+        return f"between {LEAST_MEASURED:g} and {MOST_MEASURED:g}"
+    return "positive and finite"
+
+
+def probe_rule(value):
+    """What a number of tokens that is not good must be."""
+    return "integers <= 2**53" if value > MOST_TOKENS else "integers >= 1"
+
+
 def as_probes(values, name):
     """Return measured sizes as a strictly increasing int64 array, read-only."""
     probes = as_array(values, name)
     if probes.ndim != 1 or probes.size == 0:
         raise InputError(f"{name} must be a list of at least one size; got shape {probes.shape}")
     if probes.dtype.kind not in "iuf":
-        raise InputError(f"{name} must be integers; got dtype {probes.dtype}")
+        raise InputError(f"{name} must be integers up to 2**53; got dtype {probes.dtype}")
     for i, value in enumerate(probes.tolist()):
-        if value != value or value < 1 or value > 2**53 or value != int(value):
-            raise InputError(f"{name} must be integers >= 1; got {value} at index {i}")
+        if value != value or value < 1 or value > MOST_TOKENS or value != int(value):
+            raise InputError(f"{name} must be {probe_rule(value)}; got {value} at index {i}")
     probes = probes.astype(np.int64)
     for i in np.flatnonzero(np.diff(probes) <= 0)[:1] + 1:
         raise InputError(
@@ -321,11 +363,10 @@ def as_measured(values, name, num_probes, positive=True):
     rates = rates.astype(np.float64)
     bad = ~np.isfinite(rates)
     if positive:
-        with np.errstate(over="ignore", divide="ignore"):
-            bad |= ~((rates > 0.0) & np.isfinite(1000.0 / rates) & np.isfinite(1000.0 * rates))
+        bad |= ~((rates >= LEAST_MEASURED) & (rates <= MOST_MEASURED))
     if bad.any():
         i = int(np.argmax(bad))
-        rule = "positive and finite" if positive else "finite"
+        rule = measured_rule(rates[i]) if positive else "finite"
         raise NumberError(
             f"{name} must be {rule}; got {rates[i]} at index {i}. "
             f"Measure that batch size again, or leave the probe out"

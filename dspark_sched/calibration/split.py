@@ -33,23 +33,9 @@ def evaluation_rows(log, split):
     InputError
         An unknown method, values out of range, or ids that the log does not have.
     """
-    seed, fraction = _checked_split(split)
+    seed, fraction = checks.check_split(split)
     keys = request_keys(log, split["method"])
     return _hash_to_unit(keys, seed) < fraction
-
-
-def _checked_split(split):
-    missing = {"method", "seed", "eval_fraction"} - set(split)
-    if missing:
-        raise InputError(f"split has no {', '.join(sorted(missing))}; fit the temperatures again")
-    checks.check_choice(split["method"], ("request-hash", "contiguous-runs"), "split method")
-    fraction = split["eval_fraction"]
-    if isinstance(fraction, bool) or not isinstance(fraction, int | float) or not 0 < fraction < 1:
-        raise InputError(
-            f"eval_fraction must lie between 0 and 1, both excluded; got {fraction!r}. 0.3 keeps "
-            f"30 % of the requests back for evaluation"
-        )
-    return checks.as_count(split["seed"], "seed"), fraction
 
 
 def request_keys(log, method):

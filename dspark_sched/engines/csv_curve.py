@@ -3,10 +3,11 @@
 import csv
 import difflib
 import json
-import math
 
+from .. import checks
 from ..checks import InputError, NumberError
 from .convert import whole_curve
+from .fields import from_text
 
 __all__ = ["read", "write"]
 
@@ -67,6 +68,12 @@ def _read_cells(text, where):
 
 def _find_unit(header, where):
     """Check the header; return the name of the column that holds the cost."""
+    separator = next((mark for mark in ";\t|" if mark in header[0]), None)
+    if separator:
+        raise InputError(
+            f"{where}: cells are separated by {separator!r}; the separator must be a comma, and "
+            f"the decimal mark a point"
+        )
     for name in header:
         if name not in COLUMNS:
             nearest = difflib.get_close_matches(name, COLUMNS, n=1)
@@ -93,23 +100,24 @@ def _find_unit(header, where):
 
 def _number(cell, name, where):
     try:
-        value = float(cell)
+        value = from_text(cell)
     except ValueError:
         raise InputError(
             f"{where}, column {name}: must be a number; got {cell!r}. Correct it, or leave the "
             f"probe out"
         ) from None
     if name == "batch_tokens":
-        if not (1 <= value <= 2**53 and value.is_integer()):
+        if not (1 <= value <= checks.MOST_TOKENS and value.is_integer()):
+            bound = "at most 2**53" if value > checks.MOST_TOKENS else "at least 1"
             raise InputError(
-                f"{where}, column {name}: must be an integer of at least 1; got {cell!r}. Count "
+                f"{where}, column {name}: must be an integer of {bound}; got {cell!r}. Count "
                 f"the tokens of the pass"
             )
         return int(value)
-    if not (0.0 < value < math.inf and 1.0 / value < math.inf):
+    if not checks.LEAST_MEASURED <= value <= checks.MOST_MEASURED:
         raise NumberError(
-            f"{where}, column {name}: must be positive and finite; got {cell!r}. Measure that "
-            f"batch size again, or leave the probe out"
+            f"{where}, column {name}: must be {checks.measured_rule(value)}; got {cell!r}. "
+            f"Measure that batch size again, or leave the probe out"
         )
     return value
 

@@ -3,11 +3,13 @@
 import difflib
 import math
 
+from .. import checks
 from ..checks import InputError, NumberError
 
 __all__ = [
     "check_keys",
     "choice",
+    "from_text",
     "is_number",
     "is_whole",
     "mapping",
@@ -21,6 +23,13 @@ __all__ = [
 def is_number(value):
     """True for what a float64 can hold (Python reads whole numbers of any size)."""
     return isinstance(value, float) or (is_whole(value) and abs(value) < 2**63)
+
+
+def from_text(cell):
+    """Return a number as every program writes it: Python also takes 1_0 and other digits."""
+    if "_" in cell or not cell.isascii():
+        raise ValueError(cell)
+    return float(cell)
 
 
 def is_whole(value):
@@ -41,8 +50,9 @@ def probes(content, key, where):
     """Return a list of strictly increasing sizes of at least 1."""
     sizes = _list(content, key, where)
     for i, size in enumerate(sizes):
-        if not is_whole(size) or not 1 <= size <= 2**53:
-            raise InputError(f"{where}: {key} must be integers >= 1; got {size!r} at index {i}")
+        if not is_whole(size) or not 1 <= size <= checks.MOST_TOKENS:
+            rule = checks.probe_rule(size) if is_whole(size) else "integers >= 1"
+            raise InputError(f"{where}: {key} must be {rule}; got {size!r} at index {i}")
         if i and size <= sizes[i - 1]:
             raise InputError(
                 f"{where}: {key} must increase strictly; got {size} after {sizes[i - 1]} at index "
@@ -121,9 +131,9 @@ def _checked(value, what, place, positive):
     if not is_number(value):
         raise InputError(f"{what} must be numbers; got {value!r}{place}")
     value = float(value)
-    finite = math.isfinite(value)
-    if not finite or (positive and not (value > 0.0 and 1.0 / value < math.inf)):
-        rule = "positive and finite" if positive else "finite"
+    good = checks.LEAST_MEASURED <= value <= checks.MOST_MEASURED
+    if not (good if positive else math.isfinite(value)):
+        rule = checks.measured_rule(value) if positive else "finite"
         raise NumberError(
             f"{what} must be {rule}; got {value}{place}. Measure that size again, or leave the "
             f"probe out"

@@ -173,9 +173,10 @@ def _cells(table, size, gamma, where):
     """Return probes and times of one G, the native path as a step of all drafts."""
     if not isinstance(table, dict):
         raise InputError(f"{where} must be an object; got {type(table).__name__}")
-    native, *compact = table.get("token_counts") or [None]
-    if native != 0:
+    counts = table.get("token_counts")
+    if not isinstance(counts, list) or counts[:1] != [0]:
         raise InputError(f"{where}: token_counts must begin with 0, the native path")
+    compact = counts[1:]
     times = fields.measured(table, "step_time_ms", where, 1 + len(compact))
     cells = {}
     if compact:

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import math
 
 import msgspec
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from .. import checks
 from ..checks import InputError, NumberError
 from ..engines import files
+from ..engines.fields import from_text
 
 __all__ = ["ANCHORS", "Timings", "read_timings"]
 
@@ -190,20 +190,19 @@ def _columns(names, rows, where, unit, least_length):
 
 def _number(cell, name, where, unit, least):
     try:
-        value = float(cell)
+        value = from_text(cell)
     except ValueError:
         raise InputError(f"{where}, column {name}: must be a number; got {cell!r}") from None
     if name == unit:
-        if not 0.0 < value < math.inf:
+        if not checks.LEAST_MEASURED <= value <= checks.MOST_MEASURED:
             raise NumberError(
-                f"{where}, column {name}: must be positive and finite; got {cell!r}. Leave the row "
-                f"out"
+                f"{where}, column {name}: must be {checks.measured_rule(value)}; got {cell!r}. "
+                f"Leave the row out"
             )
         return value
     if not (least <= value <= 2**40 and value.is_integer()):
-        raise InputError(
-            f"{where}, column {name}: must be an integer of at least {least}; got {cell!r}"
-        )
+        bound = "at most 2**40" if value > 2**40 else f"at least {least}"
+        raise InputError(f"{where}, column {name}: must be an integer of {bound}; got {cell!r}")
     return int(value)
 
 

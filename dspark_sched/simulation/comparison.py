@@ -20,6 +20,8 @@ __all__ = ["STEPS", "simulate"]
 STEPS = 1000
 _FEWEST_STEPS = 10
 _MOST_SLOTS = 1 << 20
+_MOST_REPEATS = 1000
+_MOST_STEPS = 1_000_000
 
 
 def simulate(
@@ -59,9 +61,9 @@ def simulate(
     seed : int
         At least 0. The same seed gives the same figures.
     repeats : int
-        Each one resamples the requests with replacement; policies see the same ones.
+        Each one resamples the requests with replacement; policies see the same ones. 1 to 1000.
     steps : int
-        Engine steps of each run, at least 10; the first 10 % are not counted.
+        Engine steps of each run, 10 to 1000000; the first 10 % are not counted.
     all_rows : bool
         Replay the fitting side, too.
     progress : callable, optional
@@ -117,6 +119,12 @@ def simulate(
     seed = checks.as_count(seed, "seed")
     repeats = checks.as_count(repeats, "repeats", 1)
     steps = checks.as_count(steps, "steps", _FEWEST_STEPS)
+    for name, value, most, remedy in (
+        ("repeats", repeats, _MOST_REPEATS, "intervals hardly shrink after 30"),
+        ("steps", steps, _MOST_STEPS, "a run that long says no more about the same log"),
+    ):
+        if value > most:
+            raise InputError(f"{name} must be at most {most}; got {value}. Lower it: {remedy}")
     loads = _checked_loads(concurrency)
     check_replayable(log)
     contenders = make_contenders(policies, profile, log.gamma, steps, plain_profile)

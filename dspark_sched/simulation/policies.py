@@ -10,7 +10,7 @@ from ..allocation.greedy import EarlyStop
 from ..allocation.hindsight import GlobalSearch, Oracle
 from ..allocation.threshold import Threshold
 from ..allocation.uniform import Uniform
-from ..checks import InputError
+from ..checks import InputError, LosslessnessError
 from ..profile import SpsProfile
 from .user_policy import load_user_policy
 
@@ -197,6 +197,11 @@ def _number(text):
 
 
 def _check_lag(text, lag, num_steps):
+    if lag < 1:
+        raise LosslessnessError(
+            f"policy {text}: lag must be at least 1, or a token has a say in whether it is "
+            f"verified; use {text.partition(':')[0]}:lag=1 or more"
+        )
     if lag >= num_steps:
         raise InputError(
             f"policy {text} needs more than {lag} steps per run, got {num_steps}; "

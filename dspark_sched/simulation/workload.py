@@ -133,20 +133,21 @@ def _no_calibration(gamma):
 
 def check_replayable(log):
     """Raise if the log does not say what a replay needs to know."""
+    where = log.source or "the log"
     if len(log) == 0:
-        raise InputError("the log has no rows; there is nothing to replay")
+        raise InputError(f"{where} has no rows; there is nothing to replay")
     for name in ("request_id", "step"):
         if getattr(log, name) is None:
             raise InputError(
-                f"{log.source or 'the log'} has no column {name!r}, so its blocks cannot be put "
+                f"{where} has no column {name!r}, so its blocks cannot be put "
                 f"together to requests; log request_id (any integer) and step (decode step in the "
                 f"request, from 0)"
             )
     cut = (log.accepted == log.verified) & (log.verified < log.gamma) & ~log.finished
     if cut.any():
         raise InputError(
-            f"{cut.sum()} of {len(log)} blocks were cut by a schedule (accepted == verified < "
-            f"gamma = {log.gamma}, not finished; the first at row {np.argmax(cut)}): what lay "
-            f"behind the cut is unknown, so they cannot be replayed; record a log with every "
-            f"draft verified"
+            f"{where}: {cut.sum()} of {len(log)} blocks were cut by a schedule (accepted == "
+            f"verified < gamma = {log.gamma}, not finished; the first at row {np.argmax(cut)}): "
+            f"what lay behind the cut is unknown, so they cannot be replayed; record a log with "
+            f"every draft verified"
         )

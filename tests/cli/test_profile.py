@@ -38,7 +38,9 @@ def test_fit_writes_a_profile_and_says_how(timings, tmp_path):
     )  # fmt: skip
     assert done.exit_code == 0, done.stderr
     assert f"wrote {out}" in done.stdout
-    assert max(map(len, done.stdout.splitlines())) <= 80
+    # A path is never broken, however long it is.
+    lines = [line for line in done.stdout.splitlines() if str(tmp_path) not in line]
+    assert max(map(len, lines)) <= 80
     profile = ds.load_profile(out)
     assert profile.identity == {"gpu": "H100", "captures": [4, 8, 16], "gamma": 3}
     assert profile.step_seconds(8, 4) == pytest.approx(0.0180015, rel=1e-6)

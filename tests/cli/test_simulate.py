@@ -226,6 +226,47 @@ def test_two_gammas_are_both_named(files):
     assert "have 2 draft positions, the drafts 3" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("split", "words"),
+    [
+        ({"seed": 0}, "split has no eval_fraction, method; fit the temperatures again"),
+        ({"seed": 0, "eval_fraction": 0.3, "method": "coin"}, "split method must be one of"),
+        ({"seed": 0, "eval_fraction": 3, "method": "request-hash"}, "eval_fraction must lie"),
+        ({"seed": -1, "eval_fraction": 0.3, "method": "request-hash"}, "seed must be at least 0"),
+    ],
+)
+def test_a_split_that_cannot_be_is_refused_with_its_file(files, split, words):
+    content = {"temperatures": [1.0] * 3, "split": split}
+    (files / "sts.json").write_text(json.dumps(content))
+    done = run(files, "--sts", files / "sts.json")
+    assert done.exit_code == 2
+    assert done.stderr.startswith(f"dspark-sched: {files / 'sts.json'}: ")
+    assert words in done.stderr
+
+
+def test_blocks_cut_by_a_schedule_are_refused_with_the_file(files):
+    table = pq.read_table(files / "log.parquet")
+    cut = {"verified": pa.array([1] * len(table)), "accepted": pa.array([1] * len(table))}
+    for name, column in cut.items():
+        table = table.set_column(table.schema.get_field_index(name), name, column)
+    pq.write_table(table, files / "log.parquet")
+    done = run(files)
+    assert done.exit_code == 2
+    assert f"{files / 'log.parquet'}: 240 of 240 blocks were cut by a schedule" in done.stderr
+
+
+def test_a_long_path_is_not_broken(files):
+    folder = files / "a-name-with-many-hyphens" / ("and-" * 30)
+    folder.mkdir(parents=True)
+    (files / "log.parquet").rename(folder / "log.parquet")
+    done = run(files, "--log", folder / "log.parquet", "-o", folder / "out.csv")
+    assert f"wrote {folder / 'out.csv'}\n" in done.stdout
+    command = ["calibrate", str(folder / "log.parquet"), "-o", str(folder / "sts.json")]
+    said = CliRunner().invoke(cli, command).stdout
+    assert f"{folder / 'log.parquet'}:" in said
+    assert f"wrote {folder / 'sts.json'}\n" in said
+
+
 def test_a_place_that_cannot_be_written_is_named_and_no_other_file_written(files):
     (files / "file").write_text("not a folder")
     done = run(files, "--concurrency", "1", "-o", files / "out.csv", "--report", files / "file")

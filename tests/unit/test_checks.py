@@ -186,3 +186,22 @@ def test_device_arrays_are_refused_wherever_an_array_is_taken():
 def test_a_negative_lag_is_refused_with_its_minimum():
     with pytest.raises(ds.InputError, match="lag must be at least 1; got -1"):
         ds.DelayedScheduler(PROFILE, gamma=2, lag=-1)
+
+
+class MetaTensor:
+    """As torch's meta tensors: a shape, and no device that DLPack has a number for."""
+
+    def __dlpack_device__(self):
+        raise ValueError("Unknown device type meta for Dlpack")
+
+    def __dlpack__(self, **_):
+        raise ValueError("Unknown device type meta for Dlpack")
+
+
+def test_an_array_without_numbers_is_refused_with_the_remedy():
+    with pytest.raises(ds.InputError) as error:
+        ds.survival(MetaTensor())
+    assert str(error.value) == (
+        "confidence cannot be read (Unknown device type meta for Dlpack); pass an array that holds "
+        "its numbers in memory of the CPU"
+    )

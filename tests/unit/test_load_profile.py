@@ -89,8 +89,8 @@ BAD = [
     ),
     (
         "batch_tokens;step_ms\n8;1\n",
-        f"line 1: unknown column 'batch_tokens;step_ms' (did you mean 'batch_tokens'?); a profile "
-        f"has batch_tokens and one of {UNITS}, separated by commas. Drop it or rename it",
+        "line 1: cells are separated by ';'; the separator must be a comma, and the decimal mark a "
+        "point",
     ),
     (
         "8,10\n16,14\n",
@@ -138,7 +138,36 @@ BAD = [
             f"line 3, column step_ms: must be positive and finite; got '{value}'. Measure that "
             f"batch size again, or leave the probe out",
         )
-        for value in ("0", "-1", "nan", "inf", "1e999", "1e-320")
+        for value in ("0", "-1", "nan", "inf", "1e999")
+    ],
+    *[
+        (
+            HEADER + f"8,10\n16,{value}\n",
+            f"line 3, column step_ms: must be between 1e-305 and 1e+305; got '{value}'. Measure "
+            f"that batch size again, or leave the probe out",
+        )
+        for value in ("1e-320", "1e-306", "1e306")
+    ],
+    *[
+        (
+            HEADER + f"8,10\n16,{value}\n",
+            f"line 3, column step_ms: must be a number; got '{value}'. Correct it, or leave the "
+            f"probe out",
+        )
+        for value in ("1_0", "１０", "0x10")
+    ],
+    (
+        HEADER + "1_6,10\n",
+        "line 2, column batch_tokens: must be a number; got '1_6'. Correct it, or leave the probe "
+        "out",
+    ),
+    *[
+        (
+            HEADER + f"{value},10\n",
+            f"line 2, column batch_tokens: must be an integer of at most 2**53; got '{value}'. "
+            f"Count the tokens of the pass",
+        )
+        for value in ("inf", "99999999999999999999999")
     ],
     *[
         (
@@ -146,7 +175,7 @@ BAD = [
             f"line 2, column batch_tokens: must be an integer of at least 1; got '{value}'. Count "
             f"the tokens of the pass",
         )
-        for value in ("0", "-8", "8.5", "nan", "inf")
+        for value in ("0", "-8", "8.5", "nan")
     ],
     (
         HEADER + "8,10\n# between\n8,11\n",

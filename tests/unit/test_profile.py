@@ -91,6 +91,15 @@ def test_beyond_raise_refuses_with_the_last_probe():
         ),
         ({"batch_tokens": [0, 8], "step_ms": [1, 2]}, r"integers >= 1; got 0 at index 0"),
         ({"batch_tokens": [1.5], "step_ms": [1]}, r"integers >= 1; got 1.5 at index 0"),
+        (
+            {"batch_tokens": [2**54], "step_ms": [1]},
+            r"integers <= 2\*\*53; got 18014398509481984 at",
+        ),
+        (
+            {"batch_tokens": [10**30], "step_ms": [1]},
+            r"must be integers up to 2\*\*53; got dtype o",
+        ),
+        ({"batch_tokens": [1], "step_ms": [1e-320]}, r"between 1e-305 and 1e\+305; got 1e-320 at"),
         ({"batch_tokens": [], "step_ms": []}, r"at least one size"),
         ({"batch_tokens": [1]}, r"exactly one of .*; got none"),
         ({"batch_tokens": [1], "step_ms": [1], "step_seconds": [1]}, r"got step_seconds, step_ms"),

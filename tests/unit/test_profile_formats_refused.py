@@ -74,6 +74,10 @@ REFUSED = [
     ({**EXACT, "note": ""}, "unknown key 'note'"),
     ({**EXACT, "engine_fingerprint_sha256": "0"}, "does not belong to engine_fingerprint"),
     (
+        {**EXACT, "cost_tables": {"4": {"token_counts": True, "step_time_ms": [1]}}},
+        "cost_tables[4]: token_counts must begin with 0, the native path",
+    ),
+    (
         {**EXACT, "cost_tables": {"4": {"token_counts": [0, 17], "step_time_ms": [1, 1]}}},
         "V must lie in 4..16; got 17",
     ),

@@ -553,9 +553,13 @@ def test_more_slots_than_requests_and_too_few_steps_are_said():
         ({"policies": ["threshold:high"]}, "unknown policy 'threshold:high'"),
         ({"policies": ["oracle:best"]}, "unknown policy 'oracle:best'"),
         ({"policies": ["delayed:"]}, "unknown policy 'delayed:'"),
-        ({"policies": ["uniform:lag=0"]}, "lag must be at least 1; got 0"),
+        (
+            {"policies": ["uniform:lag=0"]},
+            "policy uniform:lag=0: lag must be at least 1, or a token has a say in whether it is "
+            "verified; use uniform:lag=1 or more",
+        ),
         ({"policies": ["uniform:lag=10"]}, "policy uniform:lag=10 needs more than 10 steps"),
-        ({"policies": ["delayed:lag=0"]}, "lag must be at least 1"),
+        ({"policies": ["delayed:lag=0"]}, "policy delayed:lag=0: lag must be at least 1"),
         ({"policies": ["delayed:lag=10"]}, "policy delayed:lag=10 needs more than 10 steps"),
         ({"policies": ["delayed", "delayed:lag=2"]}, "policy delayed is given twice"),
         ({"policies": []}, "no policy given"),
@@ -564,6 +568,11 @@ def test_more_slots_than_requests_and_too_few_steps_are_said():
         ({"concurrency": [1.5]}, "concurrency must be an integer"),
         ({"concurrency": [4, 2, 4]}, "concurrency 4 is given twice"),
         ({"concurrency": []}, "no concurrency given"),
+        (
+            {"repeats": 1001},
+            "repeats must be at most 1000; got 1001. Lower it: intervals hardly shrink after 30",
+        ),
+        ({"steps": 10**9}, "steps must be at most 1000000; got 1000000000. Lower it"),
         ({"repeats": 0}, "repeats must be at least 1; got 0"),
         ({"steps": 9}, "steps must be at least 10; got 9"),
         ({"seed": -1}, "seed must be at least 0; got -1"),
@@ -579,7 +588,7 @@ def test_blocks_cut_by_a_schedule_are_refused_with_their_count():
     log = random_log(1)
     log.verified[[2, 5]] = log.accepted[[2, 5]] = 1
     log.finished[[2, 5]] = False
-    with pytest.raises(ds.InputError, match=r"^2 of \d+ blocks were cut by a schedule .* row 2\)"):
+    with pytest.raises(ds.InputError, match=r"^the log: 2 of \d+ blocks were cut by .* row 2\)"):
         ds.simulate(log, PROFILE, ["none"], [1])
 
 
