@@ -9,17 +9,28 @@ import msgspec
 import numpy as np
 import pytest
 from known_bad import CurrentCapacity, GlobalSearch, MinimumGain
+from small_worlds import (
+    APPENDIX_A,
+    MAX_LEAVES,
+    SHELF,
+    SMOOTH,
+    STEEP,
+    assert_lossless,
+    cut_after_stop,
+    nan_after_a_zero,
+    prefill,
+    profile_of,
+    second_request_pauses,
+    silent_after_stop,
+    small_world,
+    tokens_left,
+    world_of,
+)
 
 import dspark_sched as ds
 from dspark_sched.verification import output_law, random_world
 
-MAX_LEAVES = 400_000
-APPENDIX_A = ds.SpsProfile([1, 2, 3], steps_per_second=[1.0, 0.5, 0.45])
-
 # (vocabulary, gamma, requests), lag, steps, and a curve on which the lengths react.
-SMOOTH = (1.0, 0.7, 0.55, 0.5, 0.38, 0.37)
-SHELF = (1.0, 0.9, 0.68, 0.5, 0.45, 0.4)
-STEEP = (1.0, 0.62, 0.45, 0.41, 0.40, 0.33)
 CASES = [
     pytest.param((3, 3, 1), 1, 2, STEEP, id="V3-gamma3-R1-lag1"),
     pytest.param((2, 2, 2), 1, 2, SHELF, id="V2-gamma2-R2-lag1"),
@@ -27,29 +38,6 @@ CASES = [
     pytest.param((2, 1, 2), 2, 3, SHELF, id="V2-gamma1-R2-lag2"),
 ]
 SEEDS = [0, 2, 3, 4]
-
-
-def profile_of(steps_per_second):
-    return ds.SpsProfile(range(1, 7), steps_per_second=steps_per_second)
-
-
-def telling_head(request, prefix, drafted):
-    """A confidence that gives away the token before it (Eq. 7: it sees x[<k], never x[k])."""
-    last = (*prefix, *drafted)[-1:]
-    confident = (0.95, 0.1, 0.6)[last[0]] if last else 0.9
-    return confident * (1 - 0.03 * request)
-
-
-def world_of(shape, seed, **changes):
-    vocabulary, gamma, num_requests = shape
-    world = random_world(num_requests, vocabulary, gamma, seed, exact=True)
-    return msgspec.structs.replace(world, **{"confidence": telling_head, **changes})
-
-
-def assert_lossless(result):
-    assert result.num_leaves <= MAX_LEAVES
-    assert result.total_variation == 0  # rationals: not one part in 1e12, but none
-    assert len(result.lengths[-1]) > 1, "the lengths never react: this world proves nothing"
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -82,7 +70,6 @@ def test_the_law_does_not_depend_on_the_quality_of_the_confidences(seed):
 
 # --- Everything else that moves a schedule ------------------------------------------------------
 
-STOP = 1
 DELAYED = [
     pytest.param(ds.Delayed(profile_of(SHELF), 2, 1, invalid="drop"), (2, 2, 2), 2, id="lag1"),
     pytest.param(ds.Delayed(profile_of(SMOOTH), 2, 2, invalid="drop"), (2, 2, 1), 3, id="lag2"),
@@ -91,35 +78,6 @@ EARLY_STOP = pytest.param(
     ds.EarlyStop(profile_of(SHELF), invalid="drop"), (2, 2, 2), 2, id="early-stop"
 )
 POLICIES = [*DELAYED, EARLY_STOP]
-
-
-def tokens_left(request, prefix, drafts):
-    """Bounds from the output only, older than the whole block."""
-    return 1 - len(prefix) % 2, 2 - sum(prefix) % 2
-
-
-def cut_after_stop(request, prefix, drafts):
-    """At most up to a drafted stop token: position k is cut by the drafts before k only."""
-    return 0, drafts.index(STOP) + 1 if STOP in drafts else len(drafts)
-
-
-def prefill(outputs):
-    return sum(map(sum, outputs)) % 3
-
-
-def nan_after_a_zero(request, prefix, drafted):
-    if drafted[-1:] == (0,) or prefix[-2:] == (1, 1):
-        return float("nan")
-    return telling_head(request, prefix, drafted)
-
-
-def silent_after_stop(request, prefix, drafted):
-    return 0.0 if STOP in drafted else telling_head(request, prefix, drafted)
-
-
-def second_request_pauses(step):
-    """It misses the middle step, and the order of the rows changes: histories are realigned."""
-    return ((0, 1), (0,), (1, 0))[step]
 
 
 @pytest.mark.parametrize(("policy", "shape", "num_steps"), POLICIES)
@@ -209,16 +167,6 @@ def test_a_drafted_stop_token_in_the_bounds_of_a_delayed_capacity_is_caught():
     assert result.law[((0,),)] == pytest.approx(0.85, abs=1e-12)
     silent = msgspec.structs.replace(small_world(after_a=0.9), confidence=silent_after_stop)
     assert output_law(policy, silent, num_steps=3).total_variation < 1e-12
-
-
-def small_world(after_a):
-    """Appendix A: gamma = 2, a1 = .8, p = (.7,.3), q = (.5,.5), c2 = ``after_a`` or 0."""
-    return msgspec.structs.replace(
-        random_world(1, 2, 2, seed=0),
-        target=lambda request, prefix: (0.7, 0.3),
-        draft=lambda request, prefix, drafted: (0.5, 0.5),
-        confidence=lambda request, prefix, drafted: {(): 0.8, (0,): after_a, (1,): 0.0}[drafted],
-    )
 
 
 # --- Appendix A ---------------------------------------------------------------------------------

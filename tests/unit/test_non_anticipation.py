@@ -133,3 +133,98 @@ def test_the_poison_test_alone_lets_the_global_search_pass():
     assert global_search(np.array([[0.8, np.nan]]), APPENDIX_A).tolist() == [0]
     poisoned_beyond_the_frontier = np.array([[0.8, 0.9, np.nan]])
     assert global_search(poisoned_beyond_the_frontier, APPENDIX_A).tolist() == [2]
+
+
+# --- With every option of the loop ---------------------------------------------------------------
+
+PLAIN = ds.SpsProfile([1, 60], step_seconds=[1e-3, 2e-3])
+
+
+def with_options(older_steps, **chosen):
+    """Lengths of the next step under all options; weights by row, the last row emits nothing."""
+
+    def lengths(confidence, profile, cut=None, **facts):
+        num_requests = len(confidence)
+        scheduler = ds.DelayedScheduler(profile, confidence.shape[1], lag=1, **chosen)
+        ids = np.arange(num_requests)
+        facts["weights"] = 2.0 ** np.arange(num_requests)
+        if chosen.get("mode") == "uniform":
+            facts.update(min_lengths=None, max_lengths=None)
+        elif num_requests > 1:
+            facts["emits"] = ids < num_requests - 1
+            facts["min_lengths"] = np.where(facts["emits"], facts["min_lengths"], 0)
+        for older in older_steps:
+            if scheduler.plan(ids).is_drafted:
+                scheduler.assign(older)
+            else:
+                scheduler.assign()
+        plan = scheduler.plan(ids, **facts)
+        if not plan.is_drafted:
+            return scheduler.assign().lengths
+        return scheduler.assign(confidence, max_lengths=cut).lengths
+
+    return lengths
+
+
+@st.composite
+def option_sets(draw):
+    """Everything on, in both modes; a guard against either baseline; drafting or always."""
+    chosen = {
+        "captures": sorted(draw(st.sets(st.integers(1, 40), min_size=1, max_size=5))),
+        "fill_padding": True,
+        "mode": draw(st.sampled_from(["ragged", "uniform"])),
+        "min_gain": draw(st.sampled_from([0.0, 0.05, 0.5])),
+        "baseline": draw(st.sampled_from(["all", "none"])),
+        "overhead_seconds": draw(st.sampled_from([0.0, 0.01])),
+    }
+    if draw(st.booleans()):
+        chosen["drafting"] = ds.Drafting(PLAIN, dwell=0, probe_every=2)
+    return chosen
+
+
+@examples(400)
+@given(problems(), option_sets(), st.integers(0, 3), st.randoms())
+def test_every_option_switched_on_does_not_anticipate(problem, chosen, num_older, random):
+    confidence, replacements, options, profile = problem
+    older = [
+        np.array([[random.random() for _ in row] for row in confidence]) for _ in range(num_older)
+    ]
+    allocate = with_options(older, **chosen)
+    assert_no_anticipation(allocate, confidence, profile, replacements, **options)
+
+
+@examples(200)
+@given(problems(), st.data())
+def test_a_cut_behind_position_k_leaves_the_lengths_up_to_k_alone(problem, data):
+    """What a drafted stop token at k may do in ``assign``: min(length[r], k) does not change."""
+    confidence, _, options, profile = problem
+    num_requests, gamma = confidence.shape
+    older = [np.full_like(confidence, 0.7)]
+    allocate = with_options(older, captures=[4, 8, 16], fill_padding=True)
+    whole = allocate(confidence, profile, **dict(options))
+    row = data.draw(st.integers(0, num_requests - 1))
+    k = data.draw(st.integers(1, gamma))
+    cut = np.full(num_requests, gamma)
+    cut[row] = k
+    shorter = allocate(confidence, profile, cut=cut, **dict(options))
+    assert min(shorter[row], k) == min(whole[row], k)
+    others = np.arange(num_requests) != row
+    assert (shorter[others] >= whole[others]).all()
+
+
+GUARDED = ds.SpsProfile([1, 2, 3], step_seconds=[1.0, 1.75, 2.3])
+
+
+@pytest.mark.parametrize(
+    ("profile", "chosen"),
+    [(GUARDED, {"min_gain": 0.05, "baseline": "none"}), (APPENDIX_A, {"mode": "uniform"})],
+)
+def test_the_counterfactual_test_catches_the_options_on_current_confidences(profile, chosen):
+    """The same guard or argmax fed with the step's own confidences (algorithms.md)."""
+
+    def on_current(confidence, profile):
+        lagged = with_options([confidence], **chosen)
+        return lagged(confidence, profile, min_lengths=None, max_lengths=None)
+
+    confidence = np.array([[0.8, 0.9]])
+    assert counterfactuals(on_current, confidence, profile, 0, 1, [[0.0]]) == [1, 0]
