@@ -1,11 +1,13 @@
-"""``warm_up``: compile every kernel ahead of time, in every form it is called with."""
+"""``warm_up``: compile every kernel ahead of time, in every form it is called with; then freeze."""
 
 import numpy as np
 
+from .allocation.base import candidates
 from .allocation.capacity import plan_capacity
 from .allocation.greedy import EarlyStop, allocate, survival
 from .allocation.scheduler import DelayedScheduler
 from .calibration.evaluation import evaluate
+from .kernels.jit import freeze
 from .profile import SpsProfile
 from .types import Log
 from .verification import random_world, simulated_counts
@@ -15,7 +17,7 @@ __all__ = ["warm_up"]
 
 
 def warm_up(progress=None):
-    """Compile all kernels, or load them from the cache on disk.
+    """Compile all kernels, or load them from the cache on disk; compile none afterwards.
 
     Parameters
     ----------
@@ -24,13 +26,16 @@ def warm_up(progress=None):
 
     Notes
     -----
-    Numba keeps the compiled kernels beside the package, or in ``NUMBA_CACHE_DIR``.
+    Numba keeps the compiled kernels beside the package, or in ``NUMBA_CACHE_DIR``. Afterwards
+    they are frozen for the life of the process: the public functions convert or refuse every
+    input they are given, so that no serving step ever waits for a compiler.
     """
     for done, (name, compile_group) in enumerate(_GROUPS):
         if progress is not None:
             progress(name, done, len(_GROUPS))
         for dtype in (np.float64, np.float32):
             compile_group(dtype)
+    freeze()
     if progress is not None:
         progress("done", len(_GROUPS), len(_GROUPS))
 
@@ -39,9 +44,11 @@ def _allocation(dtype):
     confidence = np.full((2, 2), 0.5, dtype)
     profile = SpsProfile([1, 8], step_seconds=[1.0, 2.0])
     survival(confidence)
+    survival(confidence.astype(np.float16))
     allocate(confidence, profile, min_lengths=[0, 0])
     allocate(confidence, profile, capacity=1)
     plan_capacity(confidence, profile)
+    candidates(confidence, None, None, 0, True, "raise")
 
 
 def _scheduler(dtype):

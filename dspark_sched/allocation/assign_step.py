@@ -67,7 +67,7 @@ def assign(policy, state, planned, confidence=None, *, max_lengths=None, validat
         demand.num_emitting,
         first,
         last,
-        validate and policy.is_strict,
+        bool(validate) and policy.is_strict,
         survival,
         work.row_valid,
         work.older,

@@ -102,7 +102,7 @@ def search_capacity(
         unknown,
         first,
         last,
-        validate and invalid == "raise",
+        bool(validate) and invalid == "raise",
         profile.is_rising,
         overhead,
         theta,

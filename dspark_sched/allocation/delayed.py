@@ -163,7 +163,7 @@ class Delayed:
             unknown,
             first,
             last,
-            validate and self.is_strict,
+            bool(validate) and self.is_strict,
             self.profile.is_rising,
             overhead,
             theta,

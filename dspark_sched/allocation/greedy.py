@@ -160,7 +160,7 @@ def allocate(
     lengths = _lengths_array(out, num_requests)
     base_tokens = num_requests + checks.as_count(other_tokens, "other_tokens")
     overhead, theta = profile.curve(base_tokens, num_requests * gamma, num_requests)
-    strict = validate and invalid == "raise"
+    strict = bool(validate) and invalid == "raise"
     work = scratch(confidence.shape)
     arrays = work.survival, work.row_valid, work.keys, work.counts
     if capacity is None:
@@ -169,7 +169,9 @@ def allocate(
         )
     else:
         capacity = checks.as_count(capacity, "capacity")
-        result = hot.allocate_capacity(confidence, first, last, strict, capacity, *arrays, lengths)
+        # No more than there are drafts: a larger integer could be of another type to Numba.
+        most = min(capacity, confidence.size)
+        result = hot.allocate_capacity(confidence, first, last, strict, most, *arrays, lengths)
     status, where, num_invalid, granted, admitted, tokens = result
     if status == hot.SMALL_CAPACITY:
         raise InputError(
