@@ -78,7 +78,7 @@ def plan(policy, state, request_ids, **facts):
     bits |= history_status(older.num_unknown, older.is_cold).value
     bits |= Status.KEPT_BASELINE.value * keeps
     bits |= Status.NOT_DRAFTED.value * (not is_drafted)
-    bits |= Status.EXPLORING.value * (explored >= 0)
+    bits |= Status.EXPLORING.value * bool(explored >= 0)
     return Planned(
         plan=_record(policy, demand, choice, gain, bits, older.num_unknown, switch, is_drafted),
         demand=demand,
@@ -98,7 +98,7 @@ def _older(policy, state, request_ids, history, total, demand):
         unknown, is_cold = policy.prior(total)
         out = scratch((demand.num_requests, demand.gamma)).older
         values, num_unknown = hot.older_values(history[0], unknown, demand.weights, out)
-        return _Older(values, None, num_unknown, is_cold)
+        return _Older(values, None, int(num_unknown), is_cold)
     confidence, num_unknown = source.confidence(state.estimate, request_ids)
     values = np.cumprod(confidence, axis=1)
     if demand.weights.size:

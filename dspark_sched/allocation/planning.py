@@ -174,9 +174,9 @@ def best_ragged(demand, values, profile, path_seconds):
     )
     if status != hot.OK:
         raise profile.beyond_error(demand.base_tokens + granted + n)
-    num_drafts = granted + n
+    num_drafts = int(granted + n)
     seconds = overhead + demand.theta.item(num_drafts)
-    return Choice(num_drafts, value, seconds, profile, None, path_seconds)
+    return Choice(num_drafts, float(value), seconds, profile, None, path_seconds)
 
 
 def best_uniform(demand, values, profile, path_seconds):
