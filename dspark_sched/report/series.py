@@ -117,8 +117,26 @@ def legend_below(figure, handles, labels):
 
 
 def concurrency_axis(axes, loads):
-    """Label the measured concurrencies, equally far apart where they double."""
+    """Mark the measured concurrencies, equally far apart where they double; label what fits."""
     axes.set_xscale("log", base=2)
-    axes.set_xticks(loads, [str(load) for load in loads], minor=False)
+    axes.set_xticks(loads, _fitting(axes, loads), minor=False)
     axes.minorticks_off()
     axes.set_xlabel("concurrency [requests]")
+
+
+#: Width of a digit, and room between two labels.
+_DIGIT_IN, _ROOM_IN = 0.1, 0.08
+
+
+def _fitting(axes, loads):
+    """Labels from the largest load down; empty where one would touch the last."""
+    inches = axes.get_position().width * axes.figure.get_figwidth()
+    places = np.log2(loads)
+    span = max(places[-1] - places[0], 1.0)
+    labels, free = [], np.inf
+    for place, load in zip(places[::-1], loads[::-1], strict=True):
+        middle, half = inches * (place - places[0]) / span, _DIGIT_IN * len(str(load)) / 2
+        fits = middle + half <= free
+        labels.append(str(load) if fits else "")
+        free = middle - half - _ROOM_IN if fits else free
+    return labels[::-1]

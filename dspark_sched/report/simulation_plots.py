@@ -1,4 +1,4 @@
-"""Pictures of a replay against the load: throughput and verified drafts per concurrency."""
+"""Picture of a replay against the load: throughput, gain and verified drafts by concurrency."""
 
 import numpy as np
 
@@ -12,6 +12,8 @@ __all__ = ["throughput_figure"]
 def throughput_figure(result):
     """Draw throughput and verified drafts per request against concurrency, one line per policy.
 
+    Below the throughput stands the same relative to the best fixed choice (or to the fastest
+    policy, where no choice is fixed): a gain of some percent cannot be seen on the axis above.
     Bands are 95 % intervals over repeats (none with a single one); a hollow marker is a point where
     steps were longer than the last probe of the profile.
 
@@ -23,7 +25,14 @@ def throughput_figure(result):
     -------
     matplotlib.figure.Figure
     """
-    figure, (throughput, verified) = new_figure(1, 2, width_in=11.0, height_in=5.0)
+    figure, grid = new_figure(
+        2, 2, width_in=11.0, height_in=6.6, gridspec_kw={"height_ratios": [5, 3]}
+    )
+    (throughput, upper), (gain, lower) = grid
+    upper.remove()
+    lower.remove()
+    verified = figure.add_subplot(throughput.get_gridspec()[:, 1])
+    compared, said = _against_best_fixed(result.rows)
     for policy, look in looks(result.settings["labels"]).items():
         rows = of_policy(result.rows, policy)
         draw_line(throughput, rows, "concurrency", "tokens_per_second", look)
@@ -36,8 +45,13 @@ def throughput_figure(result):
             linewidth=0,
         )
         draw_line(verified, rows, "concurrency", "verified_per_request", look)
-    concurrency_axis(throughput, result.settings["concurrency"])
-    concurrency_axis(verified, result.settings["concurrency"])
+        draw_line(gain, of_policy(compared, policy), "concurrency", "gain", look)
+    for axes in (throughput, gain, verified):
+        concurrency_axis(axes, result.settings["concurrency"])
+    throughput.set_xlabel("")
+    gain.set_ylim(_LEAST_GAIN, max(5.0, 1.15 * compared["gain"].max()))
+    gain.set_ylabel("difference [%]")
+    gain.set_title(said)
     throughput.set_yscale("log", base=2)
     throughput.set_ylim(_enclosing_powers(result.rows))
     throughput.yaxis.set_major_formatter("{x:g}")
@@ -51,6 +65,21 @@ def throughput_figure(result):
     legend_below(figure, handles + hollow, labels + explained)
     headline(figure, result.verdicts[0])
     return figure
+
+
+#: What loses more than this many percent leaves the panel: gains are small.
+_LEAST_GAIN = -20.0
+
+
+def _against_best_fixed(rows):
+    """Percent over the best choice that does not look at confidences; a title."""
+    fixed = rows[(rows["policy"] == "none") | rows["policy"].str.startswith("fixed:")]
+    title = "Against the best fixed choice"
+    if fixed.empty:
+        fixed, title = rows, "Against the fastest policy"
+    best = fixed.groupby("concurrency")["tokens_per_second"].max()
+    gain = 100.0 * (rows["tokens_per_second"] / rows["concurrency"].map(best) - 1.0)
+    return rows.assign(gain=gain), f"{title}, down to −{-_LEAST_GAIN:g} %"
 
 
 def _enclosing_powers(rows):

@@ -55,6 +55,7 @@ RESULTS = {
     "one policy, one load": lambda: made_result(["delayed"], [8]),
     "nothing chosen": lambda: made_result(["none"], [1, 64]),
     "loads up to 4096": lambda: made_result(loads=[2**k for k in range(13)]),
+    "twenty-four loads": lambda: made_result(loads=[*range(1, 9), *range(10, 170, 10)]),
     "speeds and intervals unknown": unknown_users,
     "no request ended": no_request_ended,
 }
@@ -243,3 +244,34 @@ def test_without_a_single_speed_the_frontier_says_what_to_do():
     assert figure.get_suptitle() == (
         "No request ended, so no speed per user is known: raise --steps"
     )
+
+
+def test_a_gain_of_some_percent_is_seen_against_the_best_fixed_choice():
+    """On the axis of the throughput, 6 % are a third of a marker."""
+    result = made_result()
+    gain = throughput_figure(result).axes[1]
+    assert gain.get_title(loc="left") == "Against the best fixed choice, down to −20 %"
+    rows = result.rows.pivot(index="concurrency", columns="policy", values="tokens_per_second")
+    best = rows[["none", "fixed:1", "fixed:3", "fixed:7"]].max(axis=1)
+    for line in gain.lines[::2]:  # each is followed by its hollow markers
+        expected = 100 * (rows[line.get_label()] / best - 1)
+        np.testing.assert_allclose(line.get_ydata(), expected)
+    low, high = gain.get_ylim()
+    assert low == -20.0
+    most = max(line.get_ydata().max() for line in gain.lines[::2])
+    assert 0.05 * (high - low) < most < high
+
+
+def test_without_a_fixed_choice_the_fastest_policy_is_compared_with():
+    gain = throughput_figure(made_result(["early-stop", "delayed"])).axes[1]
+    assert gain.get_title(loc="left").startswith("Against the fastest policy")
+    assert max(line.get_ydata().max() for line in gain.lines[::2]) == 0.0
+
+
+def test_the_largest_concurrency_keeps_its_label_and_the_ticks_stay():
+    loads = [*range(1, 9), *range(10, 170, 10)]
+    axes = throughput_figure(made_result(loads=loads)).axes[0]
+    labels = [label.get_text() for label in axes.get_xticklabels()]
+    assert len(labels) == len(loads)
+    assert (labels[0], labels[-1]) == ("1", "160")
+    assert "" in labels
