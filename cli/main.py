@@ -14,6 +14,7 @@ from dspark_sched import __version__
 _NO_ARGUMENTS = getattr(click.exceptions, "NoArgsIsHelpError", ())
 
 COMMANDS = {
+    "bench": "Time every decision on this machine, as ratios to plain NumPy.",
     "calibrate": "Fit temperatures on a held-out log and say how far to trust them.",
     "convert-log": "Convert any engine's log to parquet; print what totals say about acceptance.",
     "demo": "Run calibrate and simulate on the bundled data.",

@@ -1,0 +1,43 @@
+"""``dspark-sched bench``."""
+
+import click
+
+
+@click.command()
+@click.option(
+    "--check", is_flag=True, help="Only the sizes with bounds; exit 1 if one is exceeded."
+)
+@click.option("--json", "as_json", is_flag=True, help="Everything as JSON on standard output.")
+def bench(check, as_json):
+    """Time every decision on this machine, as ratios to plain NumPy in the same run.
+
+    One thread, medians, several batches of random, tied, saturated and sorted confidences in turn.
+    All sizes take about two minutes, `--check` some twenty seconds. What each bound is about and
+    what was tried: docs/speed.md.
+    """
+    from dspark_sched.benchmark import bounds, machine, measure, table
+    from dspark_sched.benchmark.cases import INPUTS
+
+    from .common import progress
+
+    chosen = bounds.bounded_sizes() if check else measure.sizes()
+    with progress("timing", len(chosen) * len(INPUTS)) as advance:
+        found = measure.measure(chosen, advance)
+    judged = bounds.verdicts(found)
+    system = machine.machine()
+    if as_json:
+        click.echo(_json(system, found, judged))
+    else:
+        blocks = [[table.machine_line(system)], table.bound_lines(judged)]
+        blocks += [table.other_lines(found)]
+        blocks += [] if check else [table.size_lines(found)]
+        click.echo("\n\n".join("\n".join(lines) for lines in blocks))
+    if check and not all(verdict.holds for verdict in judged):
+        raise click.exceptions.Exit(1)
+
+
+def _json(system, found, judged):
+    import msgspec
+
+    content = {"machine": system, "measurements": found, "bounds": judged}
+    return msgspec.json.format(msgspec.json.encode(content)).decode()

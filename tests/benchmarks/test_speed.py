@@ -1,0 +1,42 @@
+"""Timings with pytest-benchmark, run by hand: ``pytest tests/benchmarks -n 0``.
+
+Groups put each public call beside its references; nothing is asserted about time here
+(``dspark-sched bench --check`` does that).
+"""
+
+import itertools
+
+import pytest
+
+from dspark_sched.benchmark.bounds import bounded_sizes
+from dspark_sched.benchmark.cases import INPUTS, make_case
+from dspark_sched.benchmark.decisions import decisions, step_and_parts
+
+NAMES = [decision.name for decision in decisions(make_case(1, 5, "random"))]
+PARTS = list(step_and_parts(make_case(1, 5, "random")))
+CASES = list(itertools.product(bounded_sizes(), INPUTS))
+
+
+def in_turn(call, batches):
+    turns = itertools.cycle(batches)
+    return lambda: call(next(turns))
+
+
+@pytest.mark.parametrize("who", ["ours", "numpy", "torch"])
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("size", "kind"), CASES)
+def test_decision(benchmark, size, kind, name, who):
+    if who == "torch":
+        pytest.importorskip("torch")
+    case = make_case(*size, kind)
+    (decision,) = (d for d in decisions(case) if d.name == name)
+    benchmark.group = f"{name}, R={size[0]}, gamma={size[1]}, {kind}"
+    benchmark(in_turn(getattr(decision, who), case.batches))
+
+
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize(("size", "kind"), CASES)
+def test_step(benchmark, size, kind, part):
+    case = make_case(*size, kind)
+    benchmark.group = f"step of a stable batch, R={size[0]}, gamma={size[1]}, {kind}"
+    benchmark(in_turn(step_and_parts(case)[part], case.batches))
