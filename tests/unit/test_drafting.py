@@ -130,6 +130,19 @@ def test_newcomers_are_planned_while_nothing_is_drafted():
     assert plan.draft_next
 
 
+def test_plain_steps_do_not_weigh_in_the_running_mean():
+    """Survivals .9 and .1 were seen: a newcomer counts as .5 however long nothing is drafted."""
+    scheduler = scheduler_of(probe_every=0, profile=ds.SpsProfile([1, 2], step_seconds=[2.0, 2.0]))
+    run(scheduler, [GOOD, BAD, None])
+    for _ in range(10):
+        scheduler.step([7])
+    plain = scheduler.plan([8])
+    scheduler.assign()
+    assert not plain.is_drafted
+    sums, rows = scheduler.state.total
+    assert (sums.tolist(), rows.tolist()) == ([pytest.approx(1.0)], [2])
+
+
 def test_a_request_that_leaves_during_plain_steps_is_forgotten():
     scheduler = scheduler_of(unknown=[1.0])
     run(scheduler, [BAD, BAD, BAD])
