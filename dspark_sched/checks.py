@@ -245,7 +245,7 @@ def as_survival_row(values, gamma, name):
     array = as_array(values, name)
     if array.dtype.kind not in "iuf":
         raise InputError(f"{name} must be numbers; got dtype {array.dtype}")
-    array = array.astype(np.float64)
+    array = array.astype(np.float64) + 0.0  # -0.0 would be ordered before everything
     if array.ndim == 0:
         array = np.full(gamma, array)
     if array.shape != (gamma,):

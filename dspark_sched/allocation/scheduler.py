@@ -54,9 +54,14 @@ class DelayedScheduler:
     """
 
     def __init__(self, profile, gamma, lag=2, *, unknown=None, invalid="drop", **options):
-        chosen = LoopOptions(**options) if options else None
-        self._make = lambda options: Delayed(profile, gamma, lag, unknown, invalid, None, options)
-        self._policy = self._make(chosen)
+        self._settings = {
+            "profile": profile,
+            "gamma": gamma,
+            "lag": lag,
+            "unknown": unknown,
+            "invalid": invalid,
+        }
+        self._policy = Delayed(**self._settings, options=LoopOptions(**options))
         self._state = self._policy.init()
         self._planned = None
 
@@ -230,7 +235,7 @@ class DelayedScheduler:
         """
         self._check_not_planned()
         options = msgspec.structs.replace(self._policy.options, source=source)
-        self._policy = self._make(options)
+        self._policy = Delayed(**self._settings, options=options)
         self._state = self._policy.init()
 
     def _check_not_planned(self):

@@ -235,3 +235,10 @@ def test_outcomes_for_a_source_that_does_not_learn_are_refused(source):
 def test_a_source_of_another_gamma_is_refused():
     with pytest.raises(ds.InputError, match=r"source's survivals have 3 .* the scheduler 2"):
         ds.DelayedScheduler(STEP, 2, source=estimator(gamma=3))
+
+
+@pytest.mark.parametrize(
+    "options", [{"source": ds.ConstantSurvival([-0.0])}, {"unknown": [-0.0]}, {"unknown": -0.0}]
+)
+def test_a_survival_of_minus_zero_is_zero(options):
+    assert ds.DelayedScheduler(STEP, 1, **options).plan([1, 2]).capacity == 0
