@@ -30,9 +30,10 @@ from .common import check_places, listed, progress, wrapped, write_set
 def calibrate(held_out, output, report, num_bins, eval_fraction, seed, as_json):
     """Fit temperatures on a held-out log and say how far to trust them.
 
-    HELD_OUT is a parquet file (or a folder of them) with confidence_logits or confidence,
-    accepted, and where there are any verified, finished, request_id, step and domain. Fitted on
-    some requests, evaluated on the others.
+    HELD_OUT is a log file, a folder of them or a quoted pattern (parquet, CSV, JSONL, npz,
+    engines' own). A table has confidence_logits or confidence, accepted, and where there are any
+    verified, finished, request_id, step and domain. Fitted on some requests, evaluated on the
+    others.
     """
     from dspark_sched.engines.temperatures import calibration_text
     from dspark_sched.logs.detect import find_files

@@ -58,7 +58,7 @@ Examples:
     required=True,
     metavar="FILE",
     help="Step-time profile of the engine with its drafter: CSV of batch_tokens and one of "
-    "steps_per_second, step_seconds, step_ms.",
+    "steps_per_second, step_seconds, step_ms, or an engine's own file.",
 )
 @click.option(
     "--plain-sps",
@@ -74,11 +74,10 @@ Examples:
 @click.option(
     "--lookup",
     type=click.Choice(["ceil", "linear", "floor", "exact"]),
-    default="ceil",
-    show_default=True,
     help="Step time between two probes: of the next one (CUDA graphs), in between, of the "
-    "previous; exact: schedule measured sizes only.",
+    "previous; exact: schedule measured sizes only. [default: the file's own rule; ceil for CSV]",
 )
+@click.option("--select", metavar="NAME", help="The table to take, of a file that holds several.")
 @click.option("--log", metavar="FILE", help=f"Held-out log. [default: the bundled {DEFAULT_LOG}]")
 @click.option("--sts", metavar="FILE", help="Temperatures from `calibrate`. [default: none]")
 @click.option(
@@ -119,6 +118,7 @@ def simulate(
     plain_sps,
     draft_ms,
     lookup,
+    select,
     log,
     sts,
     policy,
@@ -142,9 +142,11 @@ def simulate(
     required = _speeds(sla)
     inputs = [sps, plain_sps, sts, *(find_files(log)[0] if log else ())]
     check_places(*([output] if output else ()), folder=report, inputs=inputs)
-    profile = _with_draft(load_profile(sps, lookup=lookup), draft_ms)
+    profile = _with_draft(load_profile(sps, lookup=lookup, select=select), draft_ms)
     plain_profile = load_profile(plain_sps, lookup=lookup) if plain_sps else None
     held_out = read_log(log) if log else bundled_log(DEFAULT_LOG)
+    if "gamma" in profile.identity:
+        profile.check_identity({"gamma": held_out.gamma})
     calibration = _temperatures(sts, held_out.gamma) if sts else None
     result = replay(
         held_out,

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 from dspark_sched_cli.main import cli
 
+import dspark_sched as ds
 from dspark_sched.simulation.policies import KNOWN
 
 FIGURES = [
@@ -276,3 +277,29 @@ def test_a_place_that_cannot_be_written_is_named_and_no_other_file_written(files
     done = run(files, "--concurrency", "1", "-o", files / "none" / "out.csv")
     assert done.exit_code == 2
     assert "create it" in done.stderr
+
+
+def test_an_engines_own_profile_keeps_its_own_lookup(files):
+    """SGLang's table is looked up by floor, unless the user says otherwise."""
+    table = {
+        "sample_batch_tokens": [4, 8, 16],
+        "sample_steps_per_sec": [100.0, 90.0, 70.0],
+        "max_batch_tokens": 16,
+    }
+    (files / "sps.csv").unlink()
+    (files / "sps.json").write_text(json.dumps(table))
+    arguments = ["simulate", "--sps", str(files / "sps.json"), "--log", str(files / "log.parquet")]
+    arguments += ["--steps", "20", "--repeats", "1", "--concurrency", "1", "--json"]
+    for options, lookup in (([], "floor"), (["--lookup", "ceil"], "ceil")):
+        result = CliRunner().invoke(cli, arguments + options)
+        assert result.exit_code == 0, result.stderr
+        assert json.loads(result.stdout)["settings"]["profile"]["lookup"] == lookup
+
+
+def test_a_profile_of_another_gamma_is_refused(files):
+    measured = ds.SpsProfile([4, 8], step_ms=[10.0, 11.0], identity={"gamma": 5})
+    ds.save_profile(measured, files / "sps.json", format="own")
+    arguments = ["simulate", "--sps", str(files / "sps.json"), "--log", str(files / "log.parquet")]
+    result = CliRunner().invoke(cli, arguments)
+    assert result.exit_code == 2
+    assert "gamma 5 / 3" in result.stderr

@@ -59,18 +59,6 @@ def test_one_class_has_no_auc(label):
     assert np.isnan(metrics.area_under_curve(np.array([0.1, 0.9]), np.array([label, label])))
 
 
-def test_counts_of_two_parts_add_up_to_those_of_the_whole():
-    survival, accepted, verified, _ = world(2)
-    first, second = (
-        metrics.count_reliability(survival[rows], accepted[rows], verified[rows])
-        for rows in (slice(0, 70), slice(70, None))
-    )
-    merged, whole = first + second, metrics.count_reliability(survival, accepted, verified)
-    assert (merged.rows == whole.rows).all()
-    np.testing.assert_allclose(merged.ece, whole.ece, rtol=1e-12)
-    np.testing.assert_allclose(merged.brier, whole.brier, rtol=1e-12)
-
-
 def test_a_position_without_records_is_nan():
     counts = metrics.count_reliability(np.full((4, 2), 0.5), np.zeros(4, int), np.ones(4, int))
     assert np.isnan(counts.ece[1])
