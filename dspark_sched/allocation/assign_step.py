@@ -154,7 +154,7 @@ def _bounds_of(planned, max_lengths):
 def _allocation(policy, planned, lengths, admitted, tokens, num_invalid):
     demand, record = planned.demand, planned.plan
     bits = record.status.value & _INHERITED
-    if record.bucket >= 0:
+    if record.bucket >= 0 or record.batch_tokens == 0:  # padded, or nothing runs at all
         seconds = record.step_seconds
         bits |= record.status.value & _EXTRAPOLATED
     else:
