@@ -146,6 +146,7 @@ def _record(policy, demand, choice, gain, bits, num_unknown, switch, is_drafted)
         bits |= Status.NO_BUCKET.value
     bits |= profile.status.value | _EXTRAPOLATED * (padded > profile.last_probe)
     bits |= Status.NO_REQUESTS.value * (demand.num_requests == 0)
+    pays = is_drafted and batch_tokens > 0
     tokens = 0.0
     if demand.num_requests:
         tokens = choice.value * demand.num_emitting / demand.num_requests
@@ -156,8 +157,8 @@ def _record(policy, demand, choice, gain, bits, num_unknown, switch, is_drafted)
         bucket=bucket,
         expected_tokens=tokens,
         step_seconds=seconds,
-        draft_seconds=profile.draft_seconds(demand.num_requests) if is_drafted else 0.0,
-        overhead_seconds=choice.path_seconds,
+        draft_seconds=profile.draft_seconds(demand.num_requests) if pays else 0.0,
+        overhead_seconds=choice.path_seconds if pays else 0.0,
         throughput=tokens / seconds if demand.num_requests else 0.0,
         uniform_length=choice.uniform_length if is_drafted or not resolved.is_uniform else 0,
         gain=gain,

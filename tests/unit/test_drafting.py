@@ -150,11 +150,14 @@ def test_a_request_that_leaves_during_plain_steps_is_forgotten():
     assert scheduler.plan([7]).num_unknown_rows == 1
 
 
-def test_an_empty_step_moves_nothing():
-    scheduler = scheduler_of()
+def test_an_empty_step_moves_nothing_and_costs_nothing():
+    scheduler = scheduler_of(overhead_seconds=0.3)
     for _ in range(3):
-        assert scheduler.plan([]).draft_next
-        scheduler.assign(np.empty((0, 1)))
+        plan = scheduler.plan([])
+        allocation = scheduler.assign(np.empty((0, 1)))
+        assert plan.draft_next
+        assert plan.step_seconds == plan.draft_seconds == plan.overhead_seconds == 0.0
+        assert allocation.step_seconds == 0.0
 
 
 @pytest.mark.parametrize(
