@@ -574,7 +574,7 @@ class LoopPlan:
         self.gain, self.kept = None, False
         choices = self.uniform() if options.get("uniform") else self.ragged()
         path = options.get("overhead_seconds", 0.0)
-        self.lengths = self.best(choices, path)
+        self.lengths = self.best(choices[: self.num_worth], path)
         if options.get("min_gain") is not None:
             baseline = choices[0] if options["baseline"] == "none" else choices[-1]
             self.guard(baseline, path, options["min_gain"])
@@ -588,6 +588,8 @@ class LoopPlan:
         for _, _, r in ordered_candidates(weighted(self.a, self.weights), self.first, self.last):
             choices.append(list(choices[-1]))
             choices[-1][r] += 1
+        # Drafts that cannot survive are never chosen, even where a larger batch is faster.
+        self.num_worth = len(choices)
         rest = [(r, n) for r, n in enumerate(self.last) if choices[-1][r] < n]
         for r, n in rest:
             while choices[-1][r] < n:
@@ -599,6 +601,7 @@ class LoopPlan:
         emitting = [r for r, emits in enumerate(self.emits) if emits]
         low = max((self.first[r] for r in emitting), default=0)
         high = min((self.last[r] for r in emitting), default=0)
+        self.num_worth = high + 1 - low
         return [[n if emits else 0 for emits in self.emits] for n in range(low, high + 1)]
 
     def rate(self, lengths, path):
