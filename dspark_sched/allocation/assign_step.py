@@ -104,7 +104,7 @@ def _assign_nothing(state, planned, out):
         0,
         float(demand.num_emitting),
         0,
-        status_of(record.status.value & _INHERITED),
+        status_of(record.status.value & (_INHERITED | _EXTRAPOLATED)),
         record.num_unknown_rows,
         record,
     )
