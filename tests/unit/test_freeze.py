@@ -27,12 +27,14 @@ def run(*arguments, **environment):
     )
 
 
+@pytest.mark.slow
 def test_no_input_compiles_anything_after_warm_up():
     """A new form would compile, or be a TypeError, in the middle of serving: tens of steps late."""
     done = run("tests/serving_forms.py", NUMBA_DISABLE_JIT="0")
     assert (done.stdout, done.stderr) == ("compiled after warm_up: {}\n", "")
 
 
+@pytest.mark.slow
 def test_a_frozen_kernel_refuses_what_no_wrapper_passes_on():
     code = """
 import numpy as np, dspark_sched as ds

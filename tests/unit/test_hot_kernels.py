@@ -101,3 +101,41 @@ def test_threads_do_not_share_work_arrays():
     expected = [lengths(c) for c in batches]
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(lengths, batches)) == expected
+
+
+@examples(300)
+@given(st.sampled_from(KINDS), st.integers(1, 120), st.integers(1, 15), st.integers(0, 2**32 - 1))
+def test_top_k_within_bounds_equals_sorting(kind, num_requests, gamma, seed):
+    """Ties beyond the minimum lengths: smaller positions first, then smaller requests."""
+    rng = np.random.default_rng(seed)
+    confidence = batch(kind, num_requests, gamma, rng)
+    first, last = np.sort(rng.integers(0, gamma + 1, (2, num_requests)), axis=0)
+    profile = curve(num_requests * (gamma + 1), rng)
+    extra = int(rng.integers(0, confidence.size + 3))
+    plan = ds.allocate(
+        confidence,
+        profile,
+        capacity=int(first.sum()) + extra,
+        min_lengths=first,
+        max_lengths=last,
+    )
+    a = np.cumprod(confidence, axis=1, dtype=np.float64)
+    position = np.arange(gamma)
+    a[(position < first[:, None]) | (position >= last[:, None])] = 0.0
+    a = a.T.ravel()
+    order = np.argsort(-a, kind="stable")[: min(extra, np.count_nonzero(a))]
+    taken = np.bincount(order % num_requests, minlength=num_requests)
+    assert plan.lengths.tolist() == (first + taken).tolist()
+
+
+def test_free_drafts_without_any_worth_are_left_out():
+    """On a plateau every draft is free, but the smallest number within 1e-12 of the best wins."""
+    rng = np.random.default_rng(0)
+    confidence = np.full((200, 7), 0.5)
+    confidence[:, 3] = 10.0 ** rng.uniform(-13.0, -8.0, 200)
+    confidence[:, 4:] = 0.0
+    flat = ds.SpsProfile([1, 1600], step_ms=[10, 10])
+    _, throughput = by_sorting(confidence, flat)
+    best = int(np.argmax(throughput >= (1 - 1e-12) * throughput.max()))
+    assert 600 < best < 800
+    assert ds.plan_capacity(confidence, flat).capacity == best
