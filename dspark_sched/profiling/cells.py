@@ -12,6 +12,7 @@ __all__ = ["OUTLIER_MADS", "OUTLIER_ROWS", "Cells", "cells_of", "relative_noise"
 OUTLIER_MADS = 5.0
 OUTLIER_ROWS = 8
 _TO_SIGMA = 1.4826  # median absolute deviation of a normal law -> its standard deviation
+_FEW_RESIDUALS = 4.0
 _OF_MEDIAN = 1.2533  # standard error of a median, in those of a mean
 
 
@@ -92,13 +93,22 @@ def cells_of(timings, warmup=None):
 
 
 def relative_noise(cells):
-    """Typical relative standard error of a cell's median; 0 where no cell has 3 rows."""
-    errors = [
-        _OF_MEDIAN * _TO_SIGMA * _deviation(kept) / np.sqrt(len(kept)) / np.median(kept)
+    """Relative standard error of each cell's median, shape (C,); 0 where no cell has 2 rows.
+
+    One relative deviation is pooled over all cells, since that of a few rows is a matter of luck.
+    A median takes up one row of its cell: the smallest residual of each says nothing.
+    """
+    residuals = [
+        np.sort(np.abs(kept / np.median(kept) - 1.0))[1:] * np.sqrt(len(kept) / (len(kept) - 1))
         for kept in cells.samples
-        if len(kept) >= 3
+        if len(kept) > 1
     ]
-    return float(np.median(errors)) if errors else 0.0
+    if not residuals:
+        return np.zeros(len(cells))
+    pooled = np.concatenate(residuals)
+    # A deviation from few residuals is itself uncertain, as Student's t knows.
+    sigma = _TO_SIGMA * np.median(pooled) * (1.0 + _FEW_RESIDUALS / len(pooled))
+    return _OF_MEDIAN * sigma / np.sqrt([len(kept) for kept in cells.samples])
 
 
 def _without_outliers(values):

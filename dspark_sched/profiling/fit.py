@@ -12,8 +12,9 @@ __all__ = ["MODELS", "NOISE", "fit_profile"]
 MODELS = ("additive", "curve")
 #: Relative differences of step times below this are taken for noise.
 NOISE = 0.01
-#: So are differences below this many standard errors of a cell's median.
-NOISE_ERRORS = 4.0
+#: So is the range of the medians that luck alone makes: 2 sqrt(2 log n) standard errors is what n
+#: equal cells span, the rest is the margin.
+NOISE_ERRORS = 2.0
 
 
 def fit_profile(
@@ -72,7 +73,7 @@ def fit_profile(
     warmup = None if warmup is None else checks.as_count(warmup, "warmup")
     resamples = checks.as_count(resamples, "resamples")
     cells, outside, largest = _in_domain(cells_of(timings, warmup), gamma, max_requests, timings)
-    noise_level = max(noise, NOISE_ERRORS * relative_noise(cells))
+    noise_level = max(noise, _span_of_luck(cells))
     _check_moves(cells, noise_level, timings.source)
     if model == "additive":
         _check_identified(cells, timings.source)
@@ -131,6 +132,12 @@ def _in_domain(cells, gamma, max_requests, timings):
             f"{1 + gamma} tokens per request); check gamma and what batch_tokens counts"
         )
     return cells.where(inside), cells.where(~inside), largest
+
+
+def _span_of_luck(cells):
+    """Relative range that medians of equal cells stay within, at the cell with the fewest rows."""
+    errors = relative_noise(cells)
+    return float((NOISE_ERRORS + 2.0 * np.sqrt(2.0 * np.log(len(cells)))) * errors.max())
 
 
 def _check_moves(cells, noise, source):
