@@ -201,7 +201,11 @@ class _Archive:
         else:
             flat = np.frombuffer(raw, self._byte_order + tensor.storage.dtype)
             flat = flat.astype(flat.dtype.newbyteorder("="))
-        strides = tuple(step * flat.itemsize for step in tensor.stride)
+        # The stride of a dimension of one element is never walked, and may be any number.
+        strides = tuple(
+            step * flat.itemsize if size > 1 else 0
+            for size, step in zip(tensor.shape, tensor.stride, strict=True)
+        )
         return np.ascontiguousarray(as_strided(flat, tensor.shape, strides))
 
     def _stored(self, name):

@@ -174,6 +174,14 @@ def test_the_hand_made_shard_is_a_good_one(tmp_path):
     assert log.accepted.tolist() == [1, 2]
 
 
+def test_a_stride_that_is_never_walked_may_be_any_number(tmp_path):
+    huge = {"shape": (1, 3), "stride": (2**61, 1)}
+    change = good(logits=Tensor("0", **huge), prefix_mask=Tensor("1", **huge))
+    storages = {"0": struct.pack("<4f", 1, 2, 3, 4), "1": struct.pack("<4f", 1, 1, 0, 1)}
+    log = ds.read_log(shard(tmp_path / "raw.pt", dumps(change), storages))
+    assert (log.logits.tolist(), log.accepted.tolist()) == ([[1, 2, 3]], [2])
+
+
 class RunsACommand:
     def __init__(self, function, *arguments):
         self.reduced = (function, arguments)
