@@ -25,6 +25,8 @@ ROWS_PER_TABLE = 65536
 #: Counts shrink a lot, floats do not: what unfolds further than this is no log.
 MAX_UNFOLDED = 200
 _FREE_BYTES = 1 << 26
+#: A string column gives every row the room of the longest; a name needs no more.
+MAX_ITEM_BYTES = 4096
 _OTHER_NAMES = {"logits": "confidence_logits", "prefix_mask": "accepted"}
 #: What NumPy and zipfile raise about damaged bytes.
 _DAMAGE = (zipfile.BadZipFile, zlib.error, struct.error, SyntaxError, LookupError, EOFError)
@@ -39,12 +41,18 @@ class NumpyArchive(LogFile):
         super().__init__(file)
         self._headers = {}
         with self.guarded(), zipfile.ZipFile(file) as archive:
-            for member in archive.infolist():
+            members = archive.infolist()
+            for member in members:
                 name = member.filename.removesuffix(".npy")
                 if name in self._headers:
                     raise InputError(f"{file}: array {name!r} is there twice; {_AGAIN}")
                 with archive.open(member) as stream:
                     self._headers[name] = self._header(stream, name, member)
+            self._refuse_bomb(
+                "the archive",
+                sum(member.file_size for member in members),
+                sum(member.compress_size for member in members),
+            )
         if not self._headers:
             raise InputError(f"{file}: holds no arrays; {_AGAIN}")
         self._refuse_other_lengths()
@@ -62,8 +70,10 @@ class NumpyArchive(LogFile):
                 member = archive.getinfo(names[column] + ".npy")
                 streams[column] = stack.enter_context(archive.open(member))
                 self._header(streams[column], names[column], member)
-            for first_row in range(0, num_rows, ROWS_PER_TABLE):
-                size = min(ROWS_PER_TABLE, num_rows - first_row)
+            row_bytes = sum(self._row_bytes(names[column]) for column in columns)
+            step = min(ROWS_PER_TABLE, max(1, _FREE_BYTES // row_bytes))
+            for first_row in range(0, num_rows, step):
+                size = min(step, num_rows - first_row)
                 yield pa.table(
                     {
                         column: self._slice(stream, names[column], size, first_row)
@@ -107,12 +117,26 @@ class NumpyArchive(LogFile):
                 f"{self.file}: array {name!r} of shape {list(shape)} should take {num_bytes} "
                 f"bytes, but {member.file_size - stream.tell()} are there; {_AGAIN}"
             )
-        if num_bytes > max(_FREE_BYTES, MAX_UNFOLDED * member.compress_size) and len(shape) > 1:
+        if dtype.itemsize > MAX_ITEM_BYTES:
             raise InputError(
-                f"{self.file}: array {name!r} unfolds from {member.compress_size} to {num_bytes} "
-                f"bytes, which measured numbers do not; {_AGAIN}"
+                f"{self.file}: array {name!r} takes {dtype.itemsize} bytes for each value, more "
+                f"than {MAX_ITEM_BYTES}; shorten its strings"
             )
+        if len(shape) > 1:
+            self._refuse_bomb(f"array {name!r}", num_bytes, member.compress_size)
         return shape, dtype
+
+    def _refuse_bomb(self, what, num_bytes, compressed):
+        """One column of equal counts shrinks without end; floats do not, nor do they all."""
+        if num_bytes > max(_FREE_BYTES, MAX_UNFOLDED * compressed):
+            raise InputError(
+                f"{self.file}: {what} unfolds from {compressed} to {num_bytes} bytes, which "
+                f"measured numbers do not; {_AGAIN}"
+            )
+
+    def _row_bytes(self, name):
+        shape, dtype = self._headers[name]
+        return max(1, math.prod(shape[1:]) * dtype.itemsize)
 
     def _kind(self, name):
         shape, dtype = self._headers[name]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import dspark_sched as ds
+from dspark_sched.logs import npz
 
 DATA = Path(__file__).parent.parent / "data"
 
@@ -272,6 +273,33 @@ def test_an_archive_that_unfolds_like_a_bomb(tmp_path):
     np.savez_compressed(path, logits=np.zeros((3_000_000, 4)), accepted=np.zeros(3_000_000, int))
     assert path.stat().st_size < 200_000
     assert "which measured numbers do not" in refusal(path)
+
+
+def test_a_string_column_is_no_way_to_unfold_a_bomb(tmp_path):
+    path = tmp_path / "log.npz"
+    domain = np.array(["code"] * 40, dtype="<U250000")
+    np.savez_compressed(path, logits=np.zeros((40, 4)), accepted=np.zeros(40, int), domain=domain)
+    assert refusal(path) == (
+        "{file}: array 'domain' takes 1000000 bytes for each value, more than 4096; shorten its "
+        "strings"
+    )
+    domain = np.full(100_000, "code", dtype="<U1000")
+    logits = np.zeros((100_000, 1))
+    np.savez_compressed(path, logits=logits, accepted=np.zeros(100_000, int), domain=domain)
+    assert refusal(path).startswith("{file}: the archive unfolds from")
+
+
+def test_long_strings_are_read_few_rows_at_a_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(npz, "_FREE_BYTES", 5000)
+    path = savez(
+        tmp_path / "log.npz",
+        logits=np.arange(9.0).reshape(9, 1),
+        accepted=np.zeros(9, int),
+        domain=np.array(list("abcdefghi"), dtype="<U500"),
+    )
+    tables = list(npz.NumpyArchive(path).tables(["confidence_logits", "domain"]))
+    assert [len(table) for table in tables] == [2, 2, 2, 2, 1]
+    assert ds.read_log(path).logits[:, 0].tolist() == list(range(9))
 
 
 def test_an_archive_whose_header_lies(tmp_path):
