@@ -30,6 +30,8 @@ __all__ = [
     "check_gamma",
     "check_lengths_out",
     "check_split",
+    "shown",
+    "unique_keys",
 ]
 
 
@@ -45,6 +47,8 @@ class LosslessnessError(InputError):
     """The request would let a sampled token decide whether it is verified (Appendix A)."""
 
 
+#: Characters of a foreign value that a message repeats.
+_SHOWN = 80
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 _CPU_DLPACK_DEVICES = (1, 3)  # kDLCPU, kDLCUDAHost (pinned host memory)
 
@@ -297,6 +301,29 @@ def check_gamma(found, expected, found_where, expected_where, remedy=REFIT):
             f"gamma differs: {found_where} have {found} draft positions, {expected_where} "
             f"{expected}; {remedy}"
         )
+
+
+def unique_keys(where):
+    """Return an ``object_pairs_hook`` for ``json.loads`` that refuses a key that is there twice."""
+
+    def unique(pairs):
+        found = {}
+        for key, value in pairs:
+            if key in found:
+                raise InputError(f"{where}: key {shown(key)} is there twice; keep one of them")
+            found[key] = value
+        return found
+
+    return unique
+
+
+def shown(value):
+    """Return a value's ``repr`` for a message, cut where it is long."""
+    # A string is cut first: the repr of a megabyte is itself a megabyte.
+    text = repr(value[:_SHOWN] if isinstance(value, str) else value)
+    if isinstance(value, str) and len(value) > _SHOWN:
+        return f"{text}... ({len(value)} characters)"
+    return text if len(text) <= _SHOWN + 2 else f"{text[:_SHOWN]}... ({len(text)} characters)"
 
 
 def check_split(split):

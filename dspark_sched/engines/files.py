@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from .. import checks
 from ..checks import InputError
 from .outputs import write_files
 
@@ -29,17 +30,8 @@ def parse_object(text, where, what):
     InputError
         Not JSON, truncated, no object, a key that is there twice.
     """
-
-    def unique(pairs):
-        found = dict(pairs)
-        if len(found) != len(pairs):
-            keys = [key for key, _ in pairs]
-            twice = next(key for key in keys if keys.count(key) > 1)
-            raise InputError(f"{where}: key {twice!r} is there twice; keep one of them")
-        return found
-
     try:
-        content = json.loads(text, object_pairs_hook=unique)
+        content = json.loads(text, object_pairs_hook=checks.unique_keys(where))
     except json.JSONDecodeError as error:
         raise InputError(
             f"{where}: not JSON (line {error.lineno}: {error.msg}; truncated?); write it again"

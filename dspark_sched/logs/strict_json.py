@@ -2,6 +2,7 @@
 
 import json
 
+from .. import checks
 from ..checks import InputError
 
 __all__ = ["parse", "parse_file"]
@@ -21,17 +22,8 @@ def parse(text, where):
     InputError
         Not JSON, not UTF-8, or a key that is there twice in one object.
     """
-
-    def unique(pairs):
-        found = dict(pairs)
-        if len(found) != len(pairs):
-            keys = [key for key, _ in pairs]
-            repeated = next(key for key in keys if keys.count(key) > 1)
-            raise InputError(f"{where}: key {repeated!r} is there twice; keep one of them")
-        return found
-
     try:
-        value = json.loads(text, object_pairs_hook=unique)
+        value = json.loads(text, object_pairs_hook=checks.unique_keys(where))
         if (b"\\ud" if isinstance(text, bytes) else "\\ud") in text:
             json.dumps(value, ensure_ascii=False).encode()  # half a character is no text
         return value
