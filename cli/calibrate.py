@@ -86,7 +86,7 @@ def show(evaluation):
 
     from dspark_sched.report.calibration_tables import calibration_summary, calibration_tables
 
-    console = Console(highlight=False, markup=False)
+    console = Console(highlight=False, markup=False, emoji=False)
     width = console.width
     heading, verdict = calibration_summary(evaluation)
     console.print(wrapped(heading, width), soft_wrap=True)

@@ -226,7 +226,7 @@ def _show_fit(fitted):
 def _print(*tables):
     from rich.console import Console
 
-    console = Console(highlight=False, markup=False)
+    console = Console(highlight=False, markup=False, emoji=False)
     for table in tables:
         if table is not None:
             console.print()

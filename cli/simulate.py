@@ -84,8 +84,8 @@ Examples:
     "--policy",
     multiple=True,
     metavar="NAME,...",
-    help="Policies from the list above; may be repeated. [default: none, fixed lengths of 1, "
-    "about half and all drafts, early-stop, delayed]",
+    help="Policies from the list above; may be repeated. [default: none, every fixed length "
+    "(up to 8 of them if gamma > 8), early-stop, delayed]",
 )
 @click.option(
     "--concurrency",
@@ -200,8 +200,13 @@ def replay(log, profile, calibration, *, policies=None, concurrency=None, steps=
 
 
 def default_policies(gamma):
-    """What to compare: nothing, fixed lengths, and both schedules."""
-    lengths = dict.fromkeys((1, max(1, gamma // 2), gamma))
+    """What to compare: nothing, fixed lengths, and both schedules.
+
+    A length that is left out might be the best one: all of them where they are few, else at
+    most eight from 1 to gamma, each longer than the one before by about the same factor.
+    """
+    ladder = (round(gamma ** (i / 7)) for i in range(8))
+    lengths = range(1, gamma + 1) if gamma <= 8 else dict.fromkeys(ladder)
     return ["none", *(f"fixed:{length}" for length in lengths), "early-stop", "delayed"]
 
 
@@ -211,7 +216,7 @@ def show(result):
 
     from dspark_sched.report.tables import simulation_legend, simulation_table
 
-    console = Console(highlight=False, markup=False)
+    console = Console(highlight=False, markup=False, emoji=False)
     width = console.width
     console.print(simulation_table(result))
     console.print(wrapped(simulation_legend(result), width), style="dim", soft_wrap=True)

@@ -74,7 +74,7 @@ _LEAST_GAIN = -20.0
 def _against_best_fixed(rows):
     """Percent over the best choice that does not look at confidences; a title."""
     fixed = rows[(rows["policy"] == "none") | rows["policy"].str.startswith("fixed:")]
-    title = "Against the best fixed choice"
+    title = "Against the best fixed choice compared"
     if fixed.empty:
         fixed, title = rows, "Against the fastest policy"
     best = fixed.groupby("concurrency")["tokens_per_second"].max()

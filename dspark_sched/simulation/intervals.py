@@ -14,8 +14,8 @@ import numpy as np
 
 __all__ = ["Gain", "gain_over", "relative_half_width"]
 
-#: A gain that would be printed as 0.0 % is none.
-_SMALLEST = 0.0005
+#: A smaller gain is not worth a change in an engine, however clear, so it counts as none.
+_SMALLEST = 0.005
 
 
 class Gain(msgspec.Struct, frozen=True):
@@ -33,7 +33,7 @@ class Gain(msgspec.Struct, frozen=True):
 
     @property
     def sign(self):
-        """1: clearly faster, -1: clearly slower, 0: no clear difference."""
+        """1: clearly faster, -1: clearly slower, 0: no clear difference, or less than 0.5 %."""
         if self.low > 0.0 and self.mean >= _SMALLEST:
             return 1
         return -1 if self.high < 0.0 and self.mean <= -_SMALLEST else 0

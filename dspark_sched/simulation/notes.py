@@ -45,7 +45,8 @@ def notes(log, profile, workload, settings, lossless):
     else:
         said.append(
             "[brackets]: 95 % interval, policies compared within a repeat; Student's t on the "
-            "logarithm of the ratio, the repeats being resamples of the log's requests"
+            "logarithm of the ratio, the repeats being resamples of the log's requests; less than "
+            "0.5 % counts as no difference"
         )
     if workload.num_requests < loads[-1]:
         said.append(

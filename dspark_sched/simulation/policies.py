@@ -54,6 +54,8 @@ class Contender(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         The whole block is verified and paid for; the policy's lengths only limit what is kept.
     knows_outcomes : bool
         It is given a ``KnownBatch``.
+    drafts : bool
+        Its steps contain the time of drafting.
     """
 
     name: str
@@ -64,6 +66,7 @@ class Contender(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     role: str = "scheduled"
     caps_after: bool = False
     knows_outcomes: bool = False
+    drafts: bool = True
 
 
 def make_contenders(names, profile, gamma, num_steps, plain_profile=None):
@@ -132,14 +135,15 @@ def _contender(policy, profile, **fields):
 
 
 def _none(profile, gamma, plain_profile):
+    drafts = plain_profile is None and _has_drafter(profile)
     label = "none"
     if plain_profile is not None:
         label = "none (engine without a drafter)"
-    elif _has_drafter(profile):
+    elif drafts:
         label = "none (draft made, nothing verified)"
     priced = profile if plain_profile is None else plain_profile
     policy = FixedLength(priced, 0, "none")
-    return _contender(policy, priced, label=label, role="fixed")
+    return _contender(policy, priced, label=label, role="fixed", drafts=drafts)
 
 
 def _has_drafter(profile):

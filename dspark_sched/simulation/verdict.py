@@ -37,27 +37,41 @@ def verdicts(rows, repeats, contenders, lossless, loads):
         The headline first.
     """
     rates = _rates(repeats, contenders, loads)
-    role = {contender.name: contender.role for contender in contenders}
     usable = _may_win(rates, contenders, lossless)
+    names = {c.name: _in_prose(c, lossless[c.name]) for c in contenders}
+    changing = {names[name]: rates[name] for name in rates if lossless[name] is False}
+    usable = {names[name]: rate for name, rate in usable.items()}
+    role = {names[c.name]: c.role for c in contenders}
     fixed = {name: rate for name, rate in usable.items() if role[name] == "fixed"}
     scheduled = [name for name in usable if role[name] == "scheduled"]
     shown = "delayed" if "delayed" in scheduled else next(iter(scheduled), None)
     said = []
     if shown and fixed:
-        said.append(_headline(shown, _against_best(usable[shown], fixed), loads))
+        said.append(_headline(shown, _against_best(usable[shown], fixed), fixed, loads))
     if usable:
         said.append(_fastest(usable, loads))
     others = [name for name in scheduled if name != shown]
     if fixed and others:
-        said += _other_schedules({n: _against_best(usable[n], fixed) for n in others}, loads)
-    if "none" in usable and len(usable) > 1:
-        drafting = {name: rate for name, rate in usable.items() if name != "none"}
-        said.append(_does_drafting_pay(drafting, usable["none"], loads))
-        said += _break_even(rows, fixed, loads)
+        against = {name: _against_best(usable[name], fixed) for name in others}
+        said += _other_schedules(against, fixed, loads)
+    none = next((c for c in contenders if c.name == "none"), None)
+    if none and len(usable) > 1:
+        gains = _of_drafting(usable, names["none"], loads)
+        pays = _does_drafting_pay(gains, names["none"], none.drafts, loads)
+        # Who need not speculate at all reads that first.
+        first = 0 if all(gain.sign == -1 for _, gain in gains) else len(said)
+        said.insert(first, pays)
+        said += _break_even(rows, fixed, none.label if none.drafts else names["none"], loads)
     if usable:
-        changing = {name: rates[name] for name in rates if lossless[name] is False}
         said += _not_lossless(changing, usable, loads)
     return tuple(said) or ("none of these policies is one to serve with",)
+
+
+def _in_prose(contender, lossless):
+    """Return a policy's name as it stands in a sentence: a bare "none" would be misread there."""
+    if contender.name == "none":
+        return "'none'" if contender.drafts else "not speculating"
+    return f"{contender.name} (?)" if lossless is None else contender.name
 
 
 def best_policies(repeats, contenders, lossless, loads):
@@ -117,33 +131,53 @@ def _against_best(rates, rivals):
     return [(name, gain_over(rates[i], rivals[name][i])) for i, name in enumerate(best)]
 
 
-def _headline(name, compared, loads):
-    parts = _wins_and_losses(compared, loads)
+def _headline(name, compared, fixed, loads):
+    parts = _wins_and_losses(compared, fixed, loads)
     unclear = _places(compared, loads, 0)
     if not parts:
-        return f"{name}: no clear difference from the best fixed choice {unclear}"
+        best = f"the best fixed choice compared ({_listed(fixed)})"
+        (rival,) = fixed if len(fixed) == 1 else (best,)
+        return f"{name}: no clear difference from {rival} {unclear}"
     if unclear:
         parts.append(f"no clear difference {unclear}")
     return f"{name} {'; '.join(parts)}"
 
 
-def _wins_and_losses(compared, loads):
+def _wins_and_losses(compared, fixed, loads):
+    """One part for the wins and one for the losses, each with its largest clear difference."""
     parts = []
-    for sign, one, many, to in (
-        (1, "beats", "beats every fixed choice", ""),
-        (-1, "loses", "loses to a fixed choice", "to "),
+    for sign, verb, many in (
+        (1, "beats", f"beats every fixed choice compared ({_listed(fixed)})"),
+        (-1, "loses to", "loses to a fixed choice"),
     ):
-        sizes = [sign * gain.mean if gain.sign == sign else -1.0 for _, gain in compared]
-        if max(sizes) < 0.0:
+        if not (places := _places(compared, loads, sign)):
             continue
-        most = int(np.argmax(sizes))
+        most = _most_clear(compared, sign)
         rival, gain = compared[most]
-        if sum(size >= 0.0 for size in sizes) == 1:
-            parts.append(f"{one} {to}{rival} by {_percent(gain)} at {loads[most]}")
-            continue
-        places = _places(compared, loads, sign)
-        parts.append(f"{many} {places}, most at {loads[most]}: {to}{rival} by {_percent(gain)}")
+        if sum(gain.sign == sign for _, gain in compared) == 1:
+            parts.append(f"{verb} {rival} by {_percent(gain)} at {loads[most]}")
+        elif len(fixed) == 1:
+            parts.append(f"{verb} {rival} {places}, most at {loads[most]}: by {_percent(gain)}")
+        else:
+            to = "to " if sign == -1 else ""
+            parts.append(f"{many} {places}, most at {loads[most]}: {to}{rival} by {_percent(gain)}")
     return parts
+
+
+def _most_clear(compared, sign):
+    """Return the load's index at which a clear gain (1) or loss (-1) is largest."""
+    sizes = [sign * gain.mean if gain.sign == sign else -np.inf for _, gain in compared]
+    return int(np.argmax(sizes))
+
+
+def _listed(names):
+    """Names as words; three or more neighbouring fixed lengths as one range."""
+    lengths = sorted(int(n.removeprefix("fixed:")) for n in names if n.startswith("fixed:"))
+    said = [name for name in names if not name.startswith("fixed:")]
+    for run in runs_of([length - i for i, length in enumerate(lengths)]):
+        part = [f"fixed:{length}" for length in lengths[run]]
+        said += [f"{part[0]} to {part[-1]}"] if len(part) > 2 else part
+    return ", ".join(said)
 
 
 def _places(compared, loads, sign):
@@ -174,51 +208,61 @@ def _leaders(rates, i):
     )
 
 
-def _other_schedules(compared, loads):
+def _other_schedules(compared, fixed, loads):
     """Where the other schedules lose; they are in the table and the pictures otherwise."""
     parts = []
     for name, gains in compared.items():
-        losses = [part for part in _wins_and_losses(gains, loads) if part.startswith("loses")]
+        losses = [p for p in _wins_and_losses(gains, fixed, loads) if p.startswith("loses")]
         parts += [f"{name} {part}" for part in losses]
     return ["; ".join(parts)] if parts else []
 
 
-def _does_drafting_pay(drafting, none, loads):
-    gains = [
-        (name, gain_over(drafting[name][i], none[i]))
-        for i, name in enumerate(_ranked(drafting, i)[0] for i in range(len(loads)))
-    ]
+def _of_drafting(usable, none, loads):
+    """Per load (the fastest policy but ``none``, its gain over ``none``)."""
+    others = {name: rate for name, rate in usable.items() if name != none}
+    best = [_ranked(others, i)[0] for i in range(len(loads))]
+    return [(name, gain_over(others[name][i], usable[none][i])) for i, name in enumerate(best)]
+
+
+def _does_drafting_pay(gains, none, draft_made, loads):
+    """``draft_made``: ``none`` drafts, too, and cannot tell about leaving the drafter out."""
+    speculating = "verifying drafts" if draft_made else "speculating"
+    not_speculating = "verifying nothing" if draft_made else "not speculating"
     parts = []
     if pays := _places(gains, loads, 1):
-        most = int(np.argmax([gain.mean for _, gain in gains]))
-        name, gain = gains[most]
-        parts.append(
-            f"speculating pays {pays}, most at {loads[most]}: {name} over none by {_percent(gain)}"
-        )
+        name, gain, most = _largest(gains, loads, 1)
+        parts.append(f"{speculating} pays {pays}{most}: {name} over {none} by {_percent(gain)}")
     if equal := _places(gains, loads, 0):
-        parts.append(f"no clear gain from speculating {equal}")
+        parts.append(f"no clear gain from {speculating} {equal}")
     if loses := _places(gains, loads, -1):
-        most = int(np.argmin([gain.mean for _, gain in gains]))
-        name, gain = gains[most]
-        parts.append(
-            f"not speculating wins {loses}, most at {loads[most]}: {name} loses {_percent(gain)}"
-        )
+        name, gain, most = _largest(gains, loads, -1)
+        parts.append(f"{not_speculating} wins {loses}{most}: {name} loses {_percent(gain)}")
+    if draft_made:
+        parts.append("whether to draft at all is not known (give --plain-sps)")
     return "; ".join(parts)
 
 
-def _break_even(rows, fixed, loads):
+def _largest(gains, loads, sign):
+    """Return the largest clear gain or loss, and words for its load unless it is the only one."""
+    most = _most_clear(gains, sign)
+    several = sum(gain.sign == sign for _, gain in gains) > 1
+    return *gains[most], f", most at {loads[most]}" if several else ""
+
+
+def _break_even(rows, fixed, none, loads):
     """What the longest fixed length would need, and what it gets."""
     lengths = [name for name in fixed if name.startswith("fixed:") and name != "fixed:0"]
     if not lengths:
         return []
     name = max(lengths, key=lambda name: int(name.removeprefix("fixed:")))
     table = rows[rows["policy"] == name].set_index("concurrency").loc[loads]
-    needed, got = table["break_even_accepted"], table["accepted_drafts"]
+    # Adding 0.0 turns a rounded -0.0 into 0.0.
+    needed, got = table["break_even_accepted"].round(2) + 0.0, table["accepted_drafts"]
     shown = sorted({0, len(loads) // 2, len(loads) - 1})
     needs = ", ".join(f"{needed.iloc[i]:.2f} at {loads[i]}" for i in shown)
     gets = " to ".join(dict.fromkeys((f"{got.min():.2f}", f"{got.max():.2f}")))
     return [
-        f"break-even: to equal none, {name} needs {needs} accepted drafts per step; it has {gets}"
+        f"break-even: to equal {none}, {name} needs {needs} accepted drafts per step; it has {gets}"
     ]
 
 

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from dspark_sched_cli.main import cli
+from dspark_sched_cli.simulate import default_policies
 
 import dspark_sched as ds
 from dspark_sched.simulation.policies import KNOWN
@@ -80,10 +81,28 @@ def test_a_row_per_policy_and_concurrency_with_every_figure(files):
     assert len(content["repeats"]) == 2 * 27
 
 
-def test_default_policies_follow_gamma(files):
+def test_every_fixed_length_is_compared_by_default(files):
     content = printed_json(files, "--concurrency", "2")
-    names = ["none", "fixed:1", "fixed:3", "early-stop", "delayed"]
+    names = ["none", "fixed:1", "fixed:2", "fixed:3", "early-stop", "delayed"]
     assert content["settings"]["policies"] == names
+
+
+def test_of_many_fixed_lengths_a_ladder_to_gamma_is_compared():
+    ladder = default_policies(16)[1:-2]
+    assert ladder == [f"fixed:{length}" for length in (1, 2, 3, 5, 7, 11, 16)]
+    assert default_policies(8)[1:-2] == [f"fixed:{length}" for length in range(1, 9)]
+
+
+def test_a_name_between_colons_is_not_turned_into_a_picture(files, monkeypatch):
+    (files / "odd.py").write_text(
+        "from dspark_sched.allocation.baselines import FixedLength\n\n\n"
+        "def A(profile, gamma):\n    return FixedLength(profile, 1)\n"
+    )
+    monkeypatch.chdir(files)
+    done = run(files, "--policy", "none,odd:A", "--policy", "fixed:1", "--concurrency", "1")
+    assert "odd:A ?" in done.stdout
+    assert "odd:A (?)" in " ".join(done.stdout.split())
+    assert not any(ord(letter) >= 0x1F000 for letter in done.stdout)
 
 
 def test_what_is_printed_fits_80_columns_and_ends_with_the_verdict(files):

@@ -250,7 +250,7 @@ def test_a_gain_of_some_percent_is_seen_against_the_best_fixed_choice():
     """On the axis of the throughput, 6 % are a third of a marker."""
     result = made_result()
     gain = throughput_figure(result).axes[1]
-    assert gain.get_title(loc="left") == "Against the best fixed choice, down to −20 %"
+    assert gain.get_title(loc="left") == "Against the best fixed choice compared, down to −20 %"
     rows = result.rows.pivot(index="concurrency", columns="policy", values="tokens_per_second")
     best = rows[["none", "fixed:1", "fixed:3", "fixed:7"]].max(axis=1)
     for line in gain.lines[::2]:  # each is followed by its hollow markers

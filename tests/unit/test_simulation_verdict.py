@@ -13,7 +13,10 @@ from dspark_sched.simulation.verdict import best_policies, verdicts
 PROFILE = ds.SpsProfile([1, 64], step_ms=[10, 20])
 
 
-def made(rates):
+PLAIN = ds.SpsProfile([1, 64], step_ms=[9, 19])
+
+
+def made(rates, plain=PLAIN):
     """(repeats, contenders, lossless, loads) of {policy: {concurrency: [throughput, ...]}}."""
     table = [
         {"policy": name, "concurrency": load, "repeat": repeat, "tokens_per_second": rate}
@@ -21,14 +24,17 @@ def made(rates):
         for load, repeats in by_load.items()
         for repeat, rate in enumerate(repeats)
     ]
-    contenders = make_contenders(list(rates), PROFILE, 7, 100)
+    contenders = make_contenders(list(rates), PROFILE, 7, 100, plain)
     lossless = {contender.name: contender.lossless for contender in contenders}
     return pd.DataFrame(table), contenders, lossless, sorted(next(iter(rates.values())))
 
 
-def said(rates, needed=2.0, got=1.5):
-    """Verdicts; every policy needs ``needed`` accepted drafts and gets ``got``."""
-    repeats, contenders, lossless, loads = made(rates)
+def said(rates, needed=2.0, got=1.5, plain=PLAIN):
+    """Verdicts; every policy needs ``needed`` accepted drafts and gets ``got``.
+
+    ``plain``: what `none` is priced with; None: the engine with its drafter.
+    """
+    repeats, contenders, lossless, loads = made(rates, plain)
     rows = repeats[["policy", "concurrency"]].drop_duplicates()
     rows = rows.assign(break_even_accepted=needed, accepted_drafts=got)
     return verdicts(rows, repeats, contenders, lossless, loads)
@@ -50,8 +56,29 @@ def test_several_loads_are_one_range_with_the_largest_difference():
         }
     )
     assert found[0] == (
-        "delayed beats every fixed choice from 2 on, most at 4: fixed:1 by 7.0 % [7.0, 7.0]; "
-        "no clear difference at 1"
+        "delayed beats fixed:1 from 2 on, most at 4: by 7.0 % [7.0, 7.0]; no clear difference at 1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("fixed", "words"),
+    [
+        ("none fixed:1 fixed:3 fixed:7", "'none', fixed:1, fixed:3, fixed:7"),
+        (
+            "none fixed:3 fixed:2 fixed:1 fixed:5 fixed:6",
+            "'none', fixed:1 to fixed:3, fixed:5, fixed:6",
+        ),
+    ],
+)
+def test_a_win_is_claimed_over_the_choices_compared_and_no_other(fixed, words):
+    """A length that was not tried might have won."""
+    rates = {name: {1: [100, 100], 2: [100, 100]} for name in fixed.split()}
+    better = said(rates | {"delayed": {1: [105, 105], 2: [107, 107]}}, plain=None)
+    assert better[0].startswith(f"delayed beats every fixed choice compared ({words}) at every ")
+    equal = said(rates | {"delayed": rates["none"]}, plain=None)
+    assert equal[0] == (
+        f"delayed: no clear difference from the best fixed choice compared ({words}) at every "
+        "concurrency"
     )
 
 
@@ -69,7 +96,8 @@ def test_scheduling_that_loses_is_said_to_lose():
         "at 1: to fixed:2 by 5.0 % [5.0, 5.0]"
     )
     assert (
-        "early-stop loses to a fixed choice at 1 and at 64, most at 64: to none by 12 % [12, 12]"
+        "early-stop loses to a fixed choice at 1 and at 64, most at 64: to not "
+        "speculating by 12 % [12, 12]"
     ) in found
 
 
@@ -78,16 +106,66 @@ def test_not_speculating_can_win():
         {"none": {1: [50, 50], 64: [120, 120]}, "fixed:5": {1: [100, 100], 64: [100, 100]}}
     )
     assert (
-        "speculating pays at 1, most at 1: fixed:5 over none by 100 % [100, 100]; not speculating "
-        "wins at 64, most at 64: fixed:5 loses 17 % [17, 17]"
+        "speculating pays at 1: fixed:5 over not speculating by 100 % [100, 100]; not speculating "
+        "wins at 64: fixed:5 loses 17 % [17, 17]"
     ) in found
+
+
+def test_without_the_plain_engine_nothing_is_said_about_leaving_the_drafter_out():
+    """Then `none` has the drafter's time in it, so it only tells whether verifying pays."""
+    rates = {"none": {1: [50, 50], 64: [120, 120]}, "fixed:5": {1: [100, 100], 64: [100, 100]}}
+    found = said(rates, plain=None)
+    assert (
+        "verifying drafts pays at 1: fixed:5 over 'none' by 100 % [100, 100]; verifying nothing "
+        "wins at 64: fixed:5 loses 17 % [17, 17]; whether to draft at all is not known (give "
+        "--plain-sps)"
+    ) in found
+    assert not any("speculating" in sentence for sentence in found)
+    assert found[-1].startswith("break-even: to equal none (draft made, nothing verified), fixed:5")
+
+
+def test_most_is_the_largest_gain_that_is_clear():
+    """At 2 the mean gain is the largest, but its interval holds 0."""
+    rates = {
+        "none": {2: [100, 100], 4: [100, 100], 8: [100, 100]},
+        "fixed:1": {2: [150, 350], 4: [140, 140], 8: [120, 120]},
+    }
+    pays = next(sentence for sentence in said(rates) if "pays" in sentence)
+    assert pays == (
+        "speculating pays from 4 on, most at 4: fixed:1 over not speculating by 40 % [40, 40]; no "
+        "clear gain from speculating at 2"
+    )
+
+
+def test_where_not_speculating_always_wins_that_is_the_headline():
+    rates = {"none": {1: [100, 100], 8: [100, 100]}, "delayed": {1: [90, 90], 8: [80, 80]}}
+    assert said(rates)[0] == (
+        "not speculating wins at every concurrency, most at 8: delayed loses 20 % [20, 20]"
+    )
+    assert said(rates, plain=None)[0].startswith("verifying nothing wins at every concurrency")
+    somewhere = said(rates | {"fixed:1": {1: [101, 101], 8: [80, 80]}})
+    assert somewhere[0].startswith("delayed loses to a fixed choice at every concurrency")
+
+
+def test_a_policy_not_known_to_be_lossless_carries_a_mark(monkeypatch, tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "from dspark_sched.allocation.baselines import FixedLength\n\n\n"
+        "def three(profile, gamma):\n    return FixedLength(profile, 3)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    found = said({"fixed:1": {1: [100, 100]}, "mine:three": {1: [110, 110]}})
+    assert found == (
+        "mine:three (?) beats fixed:1 by 10 % [10, 10] at 1",
+        "fastest ('or': no clear difference): mine:three (?) at 1",
+    )
 
 
 def test_break_even_is_stated_for_the_longest_fixed_length():
     rates = {name: {1: [10, 10]} for name in ("none", "fixed:1", "fixed:5")}
     found = said(rates, needed=2.436, got=0.9)
     assert found[-1] == (
-        "break-even: to equal none, fixed:5 needs 2.44 at 1 accepted drafts per step; it has 0.90"
+        "break-even: to equal not speculating, fixed:5 needs 2.44 at 1 accepted drafts per "
+        "step; it has 0.90"
     )
 
 
@@ -118,8 +196,8 @@ def test_verifying_all_and_cutting_afterwards_cannot_win_either():
 
 def test_one_repeat_makes_nothing_clear():
     found = said({"none": {1: [50]}, "delayed": {1: [100]}})
-    assert found[0] == "delayed: no clear difference from the best fixed choice at 1"
-    assert found[1] == "fastest ('or': no clear difference): none or delayed at 1"
+    assert found[0] == "delayed: no clear difference from not speculating at 1"
+    assert found[1] == "fastest ('or': no clear difference): not speculating or delayed at 1"
 
 
 def test_a_verdict_is_short_however_many_policies_there_are():
@@ -180,9 +258,11 @@ def test_differences_are_paired_within_a_repeat():
     assert gain_over([101, 300, 202], [100, 303, 200]).sign == 0
 
 
-def test_a_difference_that_would_be_printed_as_zero_is_none():
-    assert gain_over([10004, 10004], [10000, 10000]).sign == 0
-    assert gain_over([10006, 10006], [10000, 10000]).sign == 1
+def test_a_difference_below_half_a_percent_is_not_worth_having():
+    assert gain_over([1004, 1004], [1000, 1000]).sign == 0
+    assert gain_over([1006, 1006], [1000, 1000]).sign == 1
+    assert gain_over([996, 996], [1000, 1000]).sign == 0
+    assert gain_over([994, 994], [1000, 1000]).sign == -1
 
 
 def covered(half_width_of, num_logs=4000, num_requests=300, num_repeats=5):
