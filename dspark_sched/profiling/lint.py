@@ -9,6 +9,10 @@ from ..checks import InputError
 __all__ = ["LintFinding", "lint_profile", "non_finite"]
 
 
+#: Every number of requests up to this one is looked at.
+EVERY_LOAD = 512
+
+
 class LintFinding(msgspec.Struct, frozen=True):
     """One doubt: its name, "error", "warning" or "note", what is so, and what to do."""
 
@@ -136,27 +140,41 @@ def _shape(profile):
 
 
 def _loads(profile, max_requests):
+    """Numbers of requests to look at: all, from some hundreds on ever fewer."""
     if profile.alpha is not None and profile.alpha.lookup == "exact":
         return profile.alpha.requests.tolist()
-    largest = 1 if max_requests is None else checks.as_count(max_requests, "max_requests", 1)
-    powers = [1 << i for i in range(largest.bit_length()) if 1 << i < largest]
-    return [*powers, largest]
+    if max_requests is None:
+        largest = int(_probes(profile)[0][-1])
+    else:
+        largest = checks.as_count(max_requests, "max_requests", 1)
+    every = range(1, min(largest, EVERY_LOAD) + 1)
+    powers = (EVERY_LOAD << i for i in range(1, largest.bit_length()))
+    more = [load for load in powers if load < largest]
+    return [*every, *more, *([largest] if largest > EVERY_LOAD else [])]
+
+
+def _choices(profile, load, gamma):
+    """Batch sizes of a load between which the step time can change: range, probes, next to them."""
+    probes = _probes(profile)[0]
+    stop = max(load, min(load * (1 + gamma), int(probes[-1])))
+    near = probes if profile.lookup == "exact" else np.r_[load, probes, probes + 1, stop]
+    return np.unique(near[(near >= load) & (near <= stop)])
 
 
 def _per_load(profile, gamma, max_requests):
     """Loads at which no choice of the scheduler changes the step time."""
     if profile.is_flat:
         return []
-    loads = _loads(profile, max_requests)
-    inert = []
-    for load in loads:
-        stop = min(load * (1 + gamma), int(_probes(profile)[0][-1]))
-        tokens = np.arange(load, max(stop, load) + 1)
-        if profile.lookup == "exact":
-            tokens = tokens[np.isin(tokens, profile.batch_tokens)]
+    inert, num_checked = [], 0
+    for load in _loads(profile, max_requests):
+        tokens = _choices(profile, load, gamma)
+        if len(tokens) < 2 and profile.lookup != "exact":
+            continue  # past the last probe: nothing was measured there
+        num_checked += 1
         seconds = profile.step_seconds(tokens, load)
-        if len(seconds) and (seconds == seconds[0]).all() and stop > load:
+        if len(seconds) and (seconds == seconds[0]).all():
             inert.append(load)
+    everywhere = len(inert) == num_checked
     found = []
     if profile.lookup == "floor" and 1 in inert:
         inert.remove(1)
@@ -166,11 +184,11 @@ def _per_load(profile, gamma, max_requests):
                 "warning",
                 f"lookup 'floor' answers the same on 1..{1 + gamma} batch tokens, so at one "
                 f"request every draft seems free and all {gamma} are verified",
-                f"measure batch sizes between 1 and {1 + gamma}, or convert with lookup 'ceil'",
+                f"measure batch sizes between 1 and {1 + gamma}, or read the file with "
+                "--lookup ceil",
             )
         )
     if inert:
-        everywhere = len(inert) == len(loads)
         found.append(
             LintFinding(
                 "inert",

@@ -40,6 +40,46 @@ def test_inert_at_every_load_is_an_error():
     assert kinds(profile, 7, 1)[0] == ("inert", "error")
 
 
+def test_every_number_of_requests_is_looked_at():
+    profile = ds.SpsProfile([1, 2, 24, 32, 64], step_ms=[8, 9, 11, 12, 20])
+    (finding,) = ds.lint_profile(profile, 7, 8)
+    assert (finding.kind, finding.severity) == ("inert", "warning")
+    assert finding.message.startswith("at 3 requests the step time is the same")
+
+
+def test_inert_at_one_request_is_no_error_where_others_run():
+    """Without max_requests all loads up to the last probe count, not only the first."""
+    profile = ds.SpsProfile([8, 16, 32, 64, 128], step_ms=[10, 11, 12, 20, 30])
+    assert kinds(profile, 7) == [("inert", "warning")]
+    only_one_step = ds.SpsProfile([8, 9, 64], step_ms=[10, 10, 10.0001])
+    assert ("inert", "error") not in kinds(only_one_step, 7)
+
+
+def test_the_looked_at_loads_are_bounded_and_agree_with_every_batch_size():
+    """Random curves: a load is named exactly if all its batch sizes cost the same."""
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        tokens = np.unique(rng.integers(1, 60, 6))
+        times = np.sort(rng.integers(1, 4, len(tokens))).astype(float)
+        lookup = ("ceil", "floor", "linear")[seed % 3]
+        profile = ds.SpsProfile(tokens, step_ms=times, lookup=lookup)
+        if profile.is_flat:
+            continue
+        expected = [
+            load
+            for load in range(1, 10)
+            for sizes in [np.arange(load, min(load * 5, tokens[-1]) + 1)]
+            if len(sizes) > 1 and len(set(profile.step_seconds(sizes, load))) == 1
+        ]
+        expected = expected[(lookup == "floor" and 1 in expected) :]
+        named = [f.message for f in ds.lint_profile(profile, 4, 9) if f.kind == "inert"]
+        listed = ", ".join(map(str, expected))
+        assert [m.split(" requests")[0] for m in named] == ([f"at {listed}"] if expected else [])
+    huge = ds.SpsProfile([1, 2**40], step_ms=[1.0, 2.0])
+    (finding,) = [f for f in ds.lint_profile(huge, 10**6, 10**6) if f.kind == "inert"]
+    assert finding.message.startswith("at 2, 3, 4, 5, 6, 7, 8, 9, ..., 1000000 requests")
+
+
 def test_floor_at_batch_one_is_a_trap():
     """The published GB10 table, sampled from gamma + 1 on, as its engine looks it up."""
     profile = ds.load_profile(DATA / "sglang/sps_table.json")
