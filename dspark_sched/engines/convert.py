@@ -92,6 +92,8 @@ def additive_parts(profile, unit):
             fixed = float(_in_unit(part, unit)[0])
         else:
             varying.append(part)
+    if profile.draft is not None:
+        notes.append("the time of drafting is no part of its own there: added to the parts by R")
     requests, alpha = _sum(varying, unit, notes)
     return Parts(fixed, requests, alpha, tokens, theta, notes)
 

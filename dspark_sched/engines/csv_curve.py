@@ -41,6 +41,7 @@ def write(profile, num_requests=None):
     lines = ["# A dspark-sched profile, for lookup 'ceil'."]
     if profile.identity:
         lines.append(f"# identity: {json.dumps(profile.identity)}")
+        notes.append("identity stands in a comment, which is not read back")
     lines.append(f"batch_tokens,{unit}")
     lines += [f"{size},{value!r}" for size, value in zip(tokens, values, strict=True)]
     return "\n".join(lines) + "\n", notes

@@ -7,6 +7,7 @@ from .. import checks
 from ..checks import InputError
 from ..profile import BEYOND, LOOKUPS, SpsProfile
 from . import csv_curve, files, mlx, own, sglang, tensorrt_llm, vllm, vllm_ascend
+from .left_out import left_out_of_calibration, left_out_of_profile
 
 __all__ = ["FORMATS", "load_profile", "save_profile"]
 
@@ -14,18 +15,30 @@ _WHAT = "a profile: CSV of batch_tokens and step times, or an engine's JSON"
 
 
 class Format(NamedTuple):
-    """How one kind of file is read, written (None: not) and recognised (JSON: by these keys)."""
+    """How one kind of file is read, written (None: not) and recognised (JSON: by these keys).
+
+    ``holds`` names what it keeps beside the times, for `left_out_of_profile`.
+    """
 
     read: object
     write: object = None
     keys: tuple = ()
+    holds: tuple = ()
 
 
 FORMATS = {
-    "own": Format(own.read, own.write, ("schema",)),
-    "csv": Format(csv_curve.read, csv_curve.write),
+    "own": Format(
+        own.read,
+        own.write,
+        ("schema",),
+        ("identity", "details", "notes", "beyond", "max_batch_tokens"),
+    ),
+    "csv": Format(csv_curve.read, csv_curve.write, holds=("identity",)),
     "sglang": Format(
-        sglang.read_table, sglang.write_table, ("sample_batch_tokens", "sample_steps_per_sec")
+        sglang.read_table,
+        sglang.write_table,
+        ("sample_batch_tokens", "sample_steps_per_sec"),
+        ("max_batch_tokens",),
     ),
     "sglang-additive": Format(
         sglang.read_additive, sglang.write_additive, ("bias_seconds", "m_probes", "theta_seconds")
@@ -34,12 +47,16 @@ FORMATS = {
         tensorrt_llm.read_decomposed,
         tensorrt_llm.write_decomposed,
         ("token_counts", "step_time_ms"),
+        ("identity", "details.minimum_predicted_gain"),
     ),
     "tensorrt-llm-exact": Format(
         tensorrt_llm.read_exact, None, ("cost_tables", "engine_fingerprint")
     ),
     "vllm-ascend": Format(
-        vllm_ascend.read, vllm_ascend.write, ("latency_ms", "sps", "curves", "hardware_profile")
+        vllm_ascend.read,
+        vllm_ascend.write,
+        ("latency_ms", "sps", "curves", "hardware_profile"),
+        ("identity.fingerprint", f"details.{vllm_ascend.TEMPERATURES}"),
     ),
     "mlx-dspark": Format(mlx.read),
     "vllm": Format(vllm.read),
@@ -155,10 +172,15 @@ def save_profile(profile, path, format=None, *, num_requests=None, calibration=N
             f"{', '.join(name for name, kind in FORMATS.items() if kind.write)}"
         )
     content, notes = write(profile, num_requests)
+    notes = [*notes, *left_out_of_profile(profile, FORMATS[format].holds)]
     if calibration is not None:
         if format != "vllm-ascend":
             raise InputError(f"{format} holds no temperatures; write them with save_calibration")
-        content["confidence_temperatures"] = calibration.temperatures.tolist()
+        temperatures = calibration.temperatures.tolist()
+        if content.get(vllm_ascend.TEMPERATURES, temperatures) != temperatures:
+            notes = [*notes, "the temperatures that the profile came with were replaced"]
+        content[vllm_ascend.TEMPERATURES] = temperatures
+        notes = [*notes, *left_out_of_calibration(calibration, ("temperatures",))]
     if not isinstance(content, str):
         content = _as_json(content)
     files.write_text(path, content)

@@ -10,6 +10,7 @@ from ..checks import InputError
 from ..types import Calibration
 from . import files, vllm_ascend
 from .fields import is_number, is_whole
+from .left_out import left_out_of_calibration
 
 __all__ = ["TEMPERATURE_FORMATS", "calibration_text", "load_calibration", "save_calibration"]
 
@@ -34,6 +35,11 @@ def save_calibration(cal, path, format="own"):
         "own" keeps everything, and SGLang and TensorRT-LLM load it; the others hold the keys of
         one engine only. For a profile of vllm-ascend see ``save_profile(calibration=)``.
 
+    Returns
+    -------
+    tuple of str
+        What is known and could not be written, in words.
+
     Raises
     ------
     InputError
@@ -44,7 +50,12 @@ def save_calibration(cal, path, format="own"):
     An ECE that is not known (NaN) has no JSON number: both lists are then written empty.
     """
     checks.check_choice(format, TEMPERATURE_FORMATS, "format")
-    files.write_text(path, calibration_text(cal, str(path), format))
+    text = calibration_text(cal, str(path), format)
+    files.write_text(path, text)
+    holds = _HOLDS[format]
+    if format != "deepspec" and not _errors_known(cal):
+        holds = tuple(name for name in holds if name not in ("ece_before", "ece_after"))
+    return tuple(left_out_of_calibration(cal, holds))
 
 
 def calibration_text(cal, where, format="own"):
@@ -130,7 +141,7 @@ def _to_own(cal, temperatures):
 
 
 def _to_sglang(cal, temperatures):
-    known = np.isfinite(cal.ece_before).all() and np.isfinite(cal.ece_after).all()
+    known = _errors_known(cal)
     return {
         "temperatures": temperatures,
         "dataset": str(cal.dataset),
@@ -167,6 +178,21 @@ _WRITERS = {
     "vllm-ascend": _to_vllm_ascend,
     "deepspec": _to_deepspec,
 }
+
+
+_ERRORS = ("ece_before", "ece_after", "num_samples", "dataset")
+#: What each format keeps beside the temperatures.
+_HOLDS = {
+    "own": (*_ERRORS, "ece_change", "num_records", "num_infinite", "flags", "split", "log_digest"),
+    "sglang": _ERRORS,
+    "tensorrt-llm": _ERRORS,
+    "vllm-ascend": (),
+    "deepspec": _ERRORS,
+}
+
+
+def _errors_known(cal):
+    return np.isfinite(cal.ece_before).all() and np.isfinite(cal.ece_after).all()
 
 
 def _from_deepspec(content):
