@@ -110,7 +110,8 @@ Examples:
 @click.option(
     "--sla",
     metavar="X,...",
-    help="Tokens per second that each user must get: the report names the best policy there.",
+    help="Tokens per second that 95 % of requests must get: the report (--report) names the policy "
+    "that serves most there.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def simulate(
@@ -140,6 +141,7 @@ def simulate(
     from dspark_sched.logs.reader import read_log
 
     required = _speeds(sla)
+    _check_report(report, required)
     inputs = [sps, plain_sps, sts, *(find_files(log)[0] if log else ())]
     check_places(*([output] if output else ()), folder=report, inputs=inputs)
     profile = _with_draft(load_profile(sps, lookup=lookup, select=select), draft_ms)
@@ -264,6 +266,10 @@ _KEPT = (
 )
 
 
+#: A minute: what is longer is another unit.
+_MOST_DRAFT_MS = 60_000.0
+
+
 def _with_draft(profile, draft_ms):
     """The profile with the time of drafting added to every step."""
     from dspark_sched.checks import InputError
@@ -271,8 +277,8 @@ def _with_draft(profile, draft_ms):
 
     if draft_ms is None:
         return profile
-    if not 0.0 <= draft_ms < float("inf"):
-        raise InputError(f"--draft-ms must be at least 0 and finite; got {draft_ms}")
+    if not 0.0 <= draft_ms <= _MOST_DRAFT_MS:
+        raise InputError(f"--draft-ms must be 0 to {_MOST_DRAFT_MS:g} ms; got {draft_ms:g}")
     if profile.draft is not None:
         raise InputError("--draft-ms: the profile has the time of drafting already; leave it out")
     return SpsProfile(
@@ -298,11 +304,22 @@ def _numbers(text):
         ) from None
 
 
+def _check_report(report, required):
+    from dspark_sched.checks import InputError
+
+    if report == "":
+        raise InputError("--report is empty; name a folder, such as --report report/")
+    if required and report is None:
+        raise InputError("--sla is answered in the report; add --report DIR")
+
+
 def _speeds(text):
     from dspark_sched.checks import InputError
 
+    if text is None:
+        return []
     try:
-        speeds = [float(number) for number in (text or "").split(",") if text]
+        speeds = [float(number) for number in text.split(",")]
     except ValueError:
         speeds = [float("nan")]
     if not all(0.0 < speed < float("inf") for speed in speeds):

@@ -19,7 +19,7 @@ def report_files(result, command, sla=()):
     command : str
         What was typed, quoted for a shell.
     sla : sequence of float
-        Required tokens per second and user.
+        Tokens per second that 95 % of requests must get.
 
     Returns
     -------

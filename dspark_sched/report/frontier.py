@@ -7,7 +7,10 @@ import numpy as np
 
 from .series import keeps_output, of_policy
 
-__all__ = ["SlaChoice", "frontier", "sla_choice"]
+__all__ = ["GUARANTEED", "MEAN", "SlaChoice", "frontier", "sla_choice"]
+
+#: Columns of a speed per user: of the mean request, and what 95 % of requests reach.
+MEAN, GUARANTEED = "user_tokens_per_second", "user_tokens_per_second_p5"
 
 
 class SlaChoice(msgspec.Struct, frozen=True, kw_only=True):
@@ -16,7 +19,7 @@ class SlaChoice(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     user_tokens_per_second : float
-        What was required.
+        What was required of 95 % of the requests.
     policy : str or None
         None: no policy reaches it at any measured concurrency.
     tokens_per_second : float
@@ -38,32 +41,34 @@ class SlaChoice(msgspec.Struct, frozen=True, kw_only=True):
 _CLOSE = 0.99
 
 
-def frontier(rows):
+def frontier(rows, speed=MEAN):
     """Return the rows that no other row beats on one axis without losing on the other.
 
     Parameters
     ----------
     rows : pandas.DataFrame
         ``SimulationResult.rows``.
+    speed : str
+        Column of the speed per user.
 
     Returns
     -------
     pandas.DataFrame
-        By rising ``user_tokens_per_second``; equal points of several policies are all kept.
+        By rising speed; equal points of several policies are all kept.
         Without policies that are known to change the output, and without points at which no
         request ended: their speed per user is not known.
     """
-    rows = keeps_output(rows).dropna(subset=["user_tokens_per_second"])
-    user = rows["user_tokens_per_second"].to_numpy()
+    rows = keeps_output(rows).dropna(subset=[speed])
+    user = rows[speed].to_numpy()
     total = rows["tokens_per_second"].to_numpy()
     no_worse = (user[:, None] >= user) & (total[:, None] >= total)
     better = (user[:, None] > user) | (total[:, None] > total)
     unbeaten = ~(no_worse & better).any(axis=0)
-    return rows[unbeaten].sort_values("user_tokens_per_second", kind="stable")
+    return rows[unbeaten].sort_values(speed, kind="stable")
 
 
 def sla_choice(result, user_tokens_per_second):
-    """Return which policy has the highest throughput at ``user_tokens_per_second`` or faster.
+    """Return who serves most with 95 % of requests at ``user_tokens_per_second`` or faster.
 
     Parameters
     ----------
@@ -78,7 +83,7 @@ def sla_choice(result, user_tokens_per_second):
         Equal throughputs: the policy named first. Policies known to change the output are left
         out.
     """
-    rows = keeps_output(result.rows).dropna(subset=["user_tokens_per_second"])
+    rows = keeps_output(result.rows).dropna(subset=[GUARANTEED])
     served = {}
     for policy in result.settings["policies"]:
         if reached := list(_reached(of_policy(rows, policy), user_tokens_per_second)):
@@ -98,7 +103,7 @@ def sla_choice(result, user_tokens_per_second):
 
 def _reached(rows, required):
     """Throughputs on one policy's line at ``required`` or faster, with where they lie."""
-    columns = ("user_tokens_per_second", "tokens_per_second", "concurrency")
+    columns = (GUARANTEED, "tokens_per_second", "concurrency")
     points = list(zip(*(rows[column].tolist() for column in columns), strict=True))
     for user, throughput, load in points:
         if user >= required:

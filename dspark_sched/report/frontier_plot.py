@@ -1,6 +1,6 @@
 """The picture of the trade: throughput of the engine against the speed each user sees."""
 
-from .frontier import frontier, sla_choice
+from .frontier import GUARANTEED, MEAN, frontier, sla_choice
 from .series import draw_line, hollow_key, legend_below, looks, of_policy, rate, shortened
 from .style import headline, new_figure, styled
 
@@ -9,7 +9,8 @@ __all__ = ["frontier_figure"]
 _GREY = "#666666"
 #: Width of a letter as a share of the panel.
 _LETTER = 0.0105
-_USER, _TOTAL = "user_tokens_per_second", "tokens_per_second"
+_TOTAL = "tokens_per_second"
+_SPEEDS = {MEAN: "mean over requests", GUARANTEED: "of the slowest 5 % of requests"}
 
 
 @styled
@@ -20,8 +21,9 @@ def frontier_figure(result, sla=()):
     ----------
     result : SimulationResult
     sla : sequence of float
-        Required tokens per second and user: a vertical line each, with the policy that serves
-        most there and its throughput (linear between neighbouring concurrencies).
+        Tokens per second that 95 % of requests must get: a vertical line each, with the policy
+        that serves most there and its throughput (linear between neighbouring concurrencies).
+        The axis is then the speed that 5 % of requests fall short of, else the mean.
 
     Returns
     -------
@@ -31,28 +33,32 @@ def frontier_figure(result, sla=()):
         probe of the profile.
     """
     figure, axes = new_figure(width_in=9.0, height_in=6.3)
+    speed = GUARANTEED if sla else MEAN
     # Where no request ended, the speed per user is not known.
-    rows = result.rows.dropna(subset=[_USER])
+    rows = result.rows.dropna(subset=[speed])
     if rows.empty:
         headline(figure, "No request ended, so no speed per user is known: raise --steps")
         axes.set_axis_off()
         return figure
     # Room above the lines for one sentence per SLA.
     top = rows[_TOTAL].max() * (1.08 + 0.075 * len(sla))
-    axes.set(xlim=(0.0, 1.08 * rows[_USER].max()), ylim=(0.0, top))
-    best = frontier(rows)
-    axes.plot(best[_USER], best[_TOTAL], color="#e6e6e6", linewidth=13, zorder=0.5)
-    numbers = _join_loads(axes, rows)
+    axes.set(xlim=(0.0, 1.08 * rows[speed].max()), ylim=(0.0, top))
+    best = frontier(rows, speed)
+    axes.plot(best[speed], best[_TOTAL], color="#e6e6e6", linewidth=13, zorder=0.5)
+    numbers = _join_loads(axes, rows, speed)
     for policy, look in looks(result.settings["labels"]).items():
-        draw_line(axes, of_policy(rows, policy), _USER, _TOTAL, look)
+        draw_line(axes, of_policy(rows, policy), speed, _TOTAL, look)
     for i, required in enumerate(sla):
         _draw_sla(axes, sla_choice(result, required), 0.985 - 0.06 * i)
     headline(figure, _title(best))
     axes.set_ylabel("throughput of the engine [tokens/s]")
-    explanation = "grey lines and numbers: concurrency; pale band: unbeaten by any lossless policy"
+    explanation = (
+        "grey lines and numbers: concurrency; pale band: unbeaten by any policy not known to "
+        "change the output"
+    )
     if sla:
         explanation += "\ndashed: required speed, and who serves most there (linear between points)"
-    axes.set_xlabel(f"speed a user sees [tokens/s per user, mean over requests]\n{explanation}")
+    axes.set_xlabel(f"speed a user sees [tokens/s per user, {_SPEEDS[speed]}]\n{explanation}")
     handles, labels = axes.get_legend_handles_labels()
     hollow, explained = hollow_key(axes, rows)
     legend_below(figure, handles + hollow, labels + explained)
@@ -60,13 +66,13 @@ def frontier_figure(result, sla=()):
     return figure
 
 
-def _join_loads(axes, rows):
+def _join_loads(axes, rows, speed):
     """Join the points of one concurrency across policies and name it at the fast end."""
     numbers = []
     for load, points in rows.groupby("concurrency"):
-        points = points.sort_values(_USER, kind="stable")
-        axes.plot(points[_USER], points[_TOTAL], color="#bbbbbb", linewidth=1.0, zorder=1)
-        end = (points[_USER].iloc[-1], points[_TOTAL].iloc[-1])
+        points = points.sort_values(speed, kind="stable")
+        axes.plot(points[speed], points[_TOTAL], color="#bbbbbb", linewidth=1.0, zorder=1)
+        end = (points[speed].iloc[-1], points[_TOTAL].iloc[-1])
         numbers.append(
             axes.annotate(
                 str(load), end, (8, 6), textcoords="offset points", color=_GREY, fontsize=10
@@ -107,7 +113,10 @@ def _draw_sla(axes, choice, height):
 def _title(best):
     """Name who stands on the frontier, the most frequent first."""
     counts = best["policy"].value_counts(sort=False).sort_values(ascending=False, kind="stable")
-    named = [f"{shortened(policy)} ({number} points)" for policy, number in counts.items()]
+    named = [
+        f"{shortened(policy)} ({number} point{'s' if number > 1 else ''})"
+        for policy, number in counts.items()
+    ]
     more = f" and {len(named) - 3} more" if len(named) > 3 else ""
     return f"On the frontier: {', '.join(named[:3])}{more}"
 

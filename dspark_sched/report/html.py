@@ -51,7 +51,7 @@ def report_html(result, pictures, command, sla=()):
     command : str
         What was typed, quoted for a shell.
     sla : sequence of float
-        Required tokens per second and user.
+        Tokens per second that 95 % of requests must get.
 
     Returns
     -------
@@ -68,16 +68,16 @@ def report_html(result, pictures, command, sla=()):
     return Template(template).substitute(
         title=TITLE,
         answer=escape(result.verdicts[0]),
-        best=best_table(result.best),
+        best=best_table(result.best, result.rows),
         reasons=_list(reasons),
         sections="\n".join(sections),
     )
 
 
 def sla_sentence(result, required):
-    """Say who serves most at ``required`` tokens per second and user."""
+    """Say who serves most with 95 % of requests at ``required`` tokens per second or faster."""
     choice = sla_choice(result, required)
-    start = f"for at least {required:g} tokens/s per user"
+    start = f"for at least {required:g} tokens/s in 95 % of requests"
     if choice.policy is None:
         return f"{start}: no policy reaches it at any concurrency"
     place = "at " + num_requests(choice.between[0])
@@ -85,8 +85,9 @@ def sla_sentence(result, required):
         low, high = choice.between
         place = f"between {low} and {num_requests(high)} (linear)"
     throughput = rate(choice.tokens_per_second)
-    close = f"; within 1 %: {', '.join(choice.close)}" if choice.close else ""
-    return f"{start}: {choice.policy} serves most, {throughput} tokens/s {place}{close}"
+    names = " or ".join((choice.policy, *choice.close))
+    serves = "serve most (within 1 %)" if choice.close else "serves most"
+    return f"{start}: {names} {serves}, {throughput} tokens/s {place}"
 
 
 def _section(heading, *parts):

@@ -76,32 +76,48 @@ _WORD = ' class="word"'
 _LOSSLESS = {True: "", False: " (not lossless)", None: " (not known to be lossless)"}
 
 
-def best_table(best):
+def best_table(best, rows):
     """Return the fastest policy per concurrency and its gain over the next one.
 
     Parameters
     ----------
     best : pandas.DataFrame
         ``SimulationResult.best``.
+    rows : pandas.DataFrame
+        ``SimulationResult.rows``: which policies keep the output.
 
     Returns
     -------
     str
         An unclear gain is said to be one; the fastest policy is then named all the same.
     """
+    marks = {
+        name: name + _LOSSLESS[of]
+        for name, of in zip(rows["policy"], rows["lossless"], strict=True)
+    }
     lines = []
     for row in best.to_dict("records"):
-        rival = "" if pd.isna(row["runner_up"]) else escape(row["runner_up"])
-        interval = f"{_cell(row['gain_low'], _gain)} to {_cell(row['gain_high'], _gain)}"
+        rival = "" if pd.isna(row["runner_up"]) else escape(marks[row["runner_up"]])
         opening = '<td class="best">' if row["clear"] else "<td>"
-        doubt = "" if row["clear"] else "unclear: "
         lines.append(
-            f"<tr>{_heading(row['concurrency'])}<td{_WORD}>{escape(row['policy'])}</td>"
-            f"{opening}{_cell(row['gain'], _gain)}<small>{doubt}{interval}</small></td>"
-            f"<td{_WORD}>{rival}</td></tr>"
+            f"<tr>{_heading(row['concurrency'])}<td{_WORD}>{escape(marks[row['policy']])}</td>"
+            f"{opening}{_lead(row)}</td><td{_WORD}>{rival}</td></tr>"
         )
     caption = "Fastest policy, and its gain over the next one; below: 95 % interval"
     return _table(caption, ("requests", "fastest", "gain", "over"), lines, words=(1, 3))
+
+
+def _lead(row):
+    """Gain over the next policy, and how sure it is."""
+    gain, low, high = row["gain"], row["gain_low"], row["gain_high"]
+    if pd.isna(gain):
+        return "–<small>no other policy</small>"
+    if gain == low == high == 0.0:
+        return "equal"
+    if pd.isna(low):
+        return f"{_gain(gain)}<small>no interval: one repeat</small>"
+    doubt = "" if row["clear"] else "unclear: " if low <= 0.0 else "below 0.5 %: "
+    return f"{_gain(gain)}<small>{doubt}{_gain(low)} to {_gain(high)}</small>"
 
 
 def matrices(picture, rows):

@@ -19,14 +19,19 @@ __all__ = [
 ]
 
 
+#: From the shortest fixed length to the longest.
+_DARK_BLUE, _LIGHT_BLUE = np.array([8, 48, 107]), np.array([142, 196, 228])
+_NOT_BLUE = tuple(color for color in COLORS if color not in ("#56b4e9", "#0072b2"))
+
+
 def looks(labels):
     """Colour, line pattern and marker of each policy.
 
     Parameters
     ----------
     labels : dict
-        {policy: label}, in the order of the legend. From the ninth on a colour meets another line
-        pattern and marker.
+        {policy: label}, in the order of the legend. Fixed lengths are shades of blue; where
+        colours are used up they meet another line pattern and marker.
 
     Returns
     -------
@@ -34,23 +39,41 @@ def looks(labels):
         {policy: keyword arguments for ``Axes.plot``}. What is drawn first is wider, so that it
         shows behind another line with the same values.
     """
-    return {policy: _look(i, label) for i, (policy, label) in enumerate(labels.items())}
+    colors = _colors(labels)
+    return {
+        policy: _look(i, colors[policy], _legend_entry(policy, label))
+        for i, (policy, label) in enumerate(labels.items())
+    }
 
 
-def _look(i, label):
-    again = i // len(COLORS)
+def _colors(policies):
+    fixed = [policy for policy in policies if policy.startswith("fixed:")]
+    others = [policy for policy in policies if policy not in fixed]
+    shades = np.linspace(_DARK_BLUE, _LIGHT_BLUE, len(fixed)).round().astype(int)
+    colors = {p: "#" + bytes(shade.tolist()).hex() for p, shade in zip(fixed, shades, strict=True)}
+    return colors | {p: _NOT_BLUE[i % len(_NOT_BLUE)] for i, p in enumerate(others)}
+
+
+def _look(i, color, label):
+    again = i // len(MARKERS)
     marker = MARKERS[(i + 2 * again) % len(MARKERS)]
     # A star of the same size looks smaller.
     scale = 1.6 if marker == "*" else 1.0
     return {
-        "color": COLORS[i % len(COLORS)],
+        "color": color,
         "linestyle": LINES[(i + again) % len(LINES)],
         "marker": marker,
-        "markersize": scale * max(8.0 - 0.5 * i, 4.5),
-        "linewidth": max(2.4 - 0.15 * i, 1.4),
+        "markersize": scale * max(8.0 - 0.35 * i, 4.5),
+        "linewidth": max(2.4 - 0.08 * i, 1.4),
         # A legend leaves out what begins with an underscore.
-        "label": shortened(f" {label}" if label.startswith("_") else label),
+        "label": f" {label}" if label.startswith("_") else label,
     }
+
+
+def _legend_entry(policy, label, longest=44):
+    """A long name is cut, the remark behind it never: it says what a reader must not miss."""
+    remark = label.removeprefix(policy) if label.startswith(policy) else ""
+    return shortened(label.removesuffix(remark), max(longest - len(remark), 16)) + remark
 
 
 def shortened(label, longest=36):

@@ -50,15 +50,17 @@ def throughput_figure(result):
         concurrency_axis(axes, result.settings["concurrency"])
     throughput.set_xlabel("")
     gain.set_ylim(_LEAST_GAIN, max(5.0, 1.15 * compared["gain"].max()))
-    gain.set_ylabel("difference [%]")
+    gain.set_ylabel(f"difference [%],\ndown to −{-_LEAST_GAIN:g} %")
     gain.set_title(said)
     throughput.set_yscale("log", base=2)
     throughput.set_ylim(_enclosing_powers(result.rows))
     throughput.yaxis.set_major_formatter("{x:g}")
     throughput.set_ylabel("throughput [tokens/s]")
     throughput.set_title("Throughput (band: 95 % interval)")
+    gamma = result.settings["gamma"]
+    verified.set_ylim(-0.04 * gamma, 1.04 * gamma)
     verified.set_ylabel("verified drafts per request and step")
-    verified.set_title(f"Drafts verified, of {result.settings['gamma']} drafted")
+    verified.set_title(f"Drafts verified, of {gamma} drafted")
     handles, labels = throughput.get_legend_handles_labels()
     hollow, explained = hollow_key(throughput, result.rows)
     figure.get_layout_engine().set(wspace=0.04)
@@ -79,7 +81,7 @@ def _against_best_fixed(rows):
         fixed, title = rows, "Against the fastest policy"
     best = fixed.groupby("concurrency")["tokens_per_second"].max()
     gain = 100.0 * (rows["tokens_per_second"] / rows["concurrency"].map(best) - 1.0)
-    return rows.assign(gain=gain), f"{title}, down to −{-_LEAST_GAIN:g} %"
+    return rows.assign(gain=gain), title
 
 
 def _enclosing_powers(rows):

@@ -123,7 +123,7 @@ def _make(text, profile, gamma, num_steps, plain_profile):
             return _contender(_LAGGED[kind](profile, gamma, lag), profile)
     if argument.isidentifier() and kind not in _KINDS:
         policy = load_user_policy(text, profile, gamma)
-        label = f"{text} (not known to be lossless)"
+        label = f"{text} (lossless?)"
         return Contender(name=text, label=label, policy=policy, profile=profile, lossless=None)
     raise InputError(f"unknown policy {text!r}; the policies are {', '.join(KNOWN)}")
 

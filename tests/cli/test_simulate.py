@@ -212,8 +212,11 @@ def test_help_explains_every_policy_on_one_page():
     [
         (["--policy", "nowhere:half"], "there is no module nowhere, neither installed"),
         (["--plain-sps", "missing.csv"], "missing.csv: no such file"),
-        (["--draft-ms", "-1"], "--draft-ms must be at least 0 and finite; got -1.0"),
-        (["--draft-ms", "nan"], "--draft-ms must be at least 0 and finite; got nan"),
+        (["--draft-ms", "-1"], "--draft-ms must be 0 to 60000 ms; got -1"),
+        (["--draft-ms", "nan"], "--draft-ms must be 0 to 60000 ms; got nan"),
+        (["--draft-ms", "1e200"], "--draft-ms must be 0 to 60000 ms; got 1e+200"),
+        (["--report", ""], "--report is empty; name a folder"),
+        (["--sla", ""], "--sla must be positive numbers separated by commas"),
         (["--policy", "magic"], "unknown policy 'magic'; the policies are none, fixed:k"),
         (["--policy", "none,none"], "policy none is given twice"),
         (["--policy", "fixed:4"], "gamma = 3; use fixed:0 to fixed:3"),
@@ -237,6 +240,12 @@ def test_bad_input_is_one_line_and_nothing_is_written(files, options, message):
     assert len(done.stderr.splitlines()) == 1
     assert message in done.stderr
     assert sorted(files.iterdir()) == before
+
+
+def test_a_requirement_without_a_report_would_be_ignored_so_it_is_refused(files):
+    done = run(files, "--sla", "20")
+    assert done.exit_code == 2
+    assert done.stderr == "dspark-sched: --sla is answered in the report; add --report DIR\n"
 
 
 def test_two_gammas_are_both_named(files):

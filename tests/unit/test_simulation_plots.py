@@ -108,6 +108,18 @@ def test_policies_are_told_apart_without_colour():
     assert len({(str(look["linestyle"]), look["marker"]) for look in drawn.values()}) == 40
 
 
+def test_up_to_eight_fixed_lengths_and_both_schedules_have_colours_of_their_own():
+    names = ["none", *(f"fixed:{k}" for k in range(1, 9)), "threshold:0.5", "early-stop", "delayed"]
+    assert len({look["color"] for look in looks(dict.fromkeys(names, "")).values()}) == len(names)
+
+
+def test_a_long_name_is_cut_in_the_legend_but_never_the_remark_behind_it():
+    name = "my_company.schedulers.experimental.september:threshold_of_september"
+    (look,) = looks({name: f"{name} (lossless?)"}).values()
+    assert look["label"] == "my_company…hreshold_of_september (lossless?)"
+    assert looks({"none": "none (draft made, nothing verified)"})["none"]["label"].endswith(")")
+
+
 def test_every_policy_has_its_name_in_every_legend():
     result = made_result(labels={"fixed:7": "_own:policy"})
     names = {*POLICIES, "_own:policy"} - {"fixed:7"}
@@ -144,11 +156,12 @@ def points(lines, not_lossless=()):
             result.rows.assign(
                 policy=policy,
                 user_tokens_per_second=user,
+                user_tokens_per_second_p5=user,
                 tokens_per_second=total,
                 lossless=policy not in not_lossless,
             )
         )
-    settings = result.settings | {"policies": list(lines)}
+    settings = result.settings | {"policies": list(lines), "labels": {name: name for name in lines}}
     return msgspec.structs.replace(result, rows=pd.concat(copies), settings=settings)
 
 
@@ -161,6 +174,18 @@ def test_a_requirement_is_met_between_two_concurrencies_linearly():
     assert choice.close == ("b",)
     assert sla_choice(result, 5).policy == "b"
     assert sla_choice(result, 5).between == (4,)
+
+
+def test_a_requirement_is_what_95_percent_of_requests_get_not_the_mean():
+    result = points({"a": [(10, 10), (8, 16)], "b": [(10, 9), (7, 12)]})
+    result.rows.loc[result.rows["policy"] == "a", "user_tokens_per_second_p5"] = [7.5, 6.0]
+    choice = sla_choice(result, 8)
+    assert (choice.policy, choice.between) == ("b", (1, 2))
+    figure = frontier_figure(result, (8,))
+    assert "slowest 5 % of requests" in figure.axes[0].get_xlabel()
+    (line,) = (line for line in figure.axes[0].lines if line.get_label() == "a")
+    assert line.get_xdata().tolist() == [7.5, 6.0]
+    assert "mean over requests" in frontier_figure(result).axes[0].get_xlabel()
 
 
 def test_a_line_is_never_continued_past_its_ends():
@@ -250,7 +275,8 @@ def test_a_gain_of_some_percent_is_seen_against_the_best_fixed_choice():
     """On the axis of the throughput, 6 % are a third of a marker."""
     result = made_result()
     gain = throughput_figure(result).axes[1]
-    assert gain.get_title(loc="left") == "Against the best fixed choice compared, down to −20 %"
+    assert gain.get_title(loc="left") == "Against the best fixed choice compared"
+    assert gain.get_ylabel().endswith("down to −20 %")
     rows = result.rows.pivot(index="concurrency", columns="policy", values="tokens_per_second")
     best = rows[["none", "fixed:1", "fixed:3", "fixed:7"]].max(axis=1)
     for line in gain.lines[::2]:  # each is followed by its hollow markers
