@@ -20,7 +20,7 @@ __all__ = [
 
 
 #: From the shortest fixed length to the longest.
-_DARK_BLUE, _LIGHT_BLUE = np.array([8, 48, 107]), np.array([142, 196, 228])
+_DARK_BLUE, _LIGHT_BLUE = np.array([16, 72, 140]), np.array([142, 196, 228])
 _NOT_BLUE = tuple(color for color in COLORS if color not in ("#56b4e9", "#0072b2"))
 
 
