@@ -6,7 +6,17 @@ from typing import NamedTuple
 from .. import checks
 from ..checks import InputError
 from ..profile import BEYOND, LOOKUPS, SpsProfile
-from . import csv_curve, files, mlx, own, sglang, tensorrt_llm, vllm, vllm_ascend
+from . import (
+    csv_curve,
+    files,
+    mlx,
+    own,
+    sglang,
+    tensorrt_llm,
+    tensorrt_llm_exact,
+    vllm,
+    vllm_ascend,
+)
 from .left_out import left_out_of_calibration, left_out_of_profile
 
 __all__ = ["FORMATS", "load_profile", "save_profile"]
@@ -50,7 +60,7 @@ FORMATS = {
         ("identity", "details.minimum_predicted_gain"),
     ),
     "tensorrt-llm-exact": Format(
-        tensorrt_llm.read_exact, None, ("cost_tables", "engine_fingerprint")
+        tensorrt_llm_exact.read, None, ("cost_tables", "engine_fingerprint")
     ),
     "vllm-ascend": Format(
         vllm_ascend.read,

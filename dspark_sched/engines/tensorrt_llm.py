@@ -1,24 +1,13 @@
-"""TensorRT-LLM's decomposed table (theta apart from the rest), and its exact table (read)."""
+"""TensorRT-LLM's decomposed table: theta apart from the rest."""
 
-import hashlib
-import json
-
+from .. import checks
 from ..checks import InputError
 from ..profile import RequestCost
 from . import fields
 from .convert import additive_parts
 
-__all__ = ["read_decomposed", "read_exact", "write_decomposed"]
+__all__ = ["read_decomposed", "write_decomposed"]
 
-_EXACT_KEYS = (
-    "schema_version",
-    "cost_tables",
-    "engine_fingerprint",
-    "engine_fingerprint_sha256",
-    "measurements",
-    "minimum_predicted_gain",
-    "iteration_drain_guard",
-)
 #: The engine's spelling of what our identity calls otherwise.
 _RENAMED = {"block": "gamma"}
 _LEAST_THETA_MS = 1e-4
@@ -117,80 +106,13 @@ def _identity(content, meta, where):
         ("tensor_parallel_size", "tp"),
         ("block_size", "gamma"),
     ):
-        if theirs in meta:
-            identity.setdefault(ours, meta[theirs])
+        if theirs in meta and identity.setdefault(ours, meta[theirs]) != meta[theirs]:
+            raise InputError(
+                f"{where}: the engine says {ours} = {checks.shown(identity[ours])}, "
+                f"_meta.{theirs} {checks.shown(meta[theirs])}; the table was made for one of them. "
+                f"Correct the other"
+            )
     return identity
-
-
-def read_exact(content, where, select=None):
-    """Schema version 2: measured cells per graph batch size G, no interpolation.
-
-    ``select`` is G. The cell V = 0, the native path, verifies every draft: G * (K + 1) tokens.
-    """
-    fields.check_keys(content, _EXACT_KEYS, where)
-    if content.get("schema_version") != 2:
-        raise InputError(
-            f"{where}: schema_version must be 2; got {content.get('schema_version')!r}"
-        )
-    fingerprint = fields.mapping(content, "engine_fingerprint", where)
-    canonical = json.dumps(fingerprint, sort_keys=True, separators=(",", ":"))
-    digest = hashlib.sha256(canonical.encode()).hexdigest()
-    if content.get("engine_fingerprint_sha256") != digest:
-        raise InputError(
-            f"{where}: engine_fingerprint_sha256 does not belong to engine_fingerprint (its digest "
-            f"is {digest}); the file was edited. Make the table again"
-        )
-    gamma = fingerprint.get("max_draft_len")
-    if not fields.is_whole(gamma) or gamma < 1:
-        raise InputError(f"{where}: max_draft_len must be a positive integer; got {gamma!r}")
-    tables = fields.mapping(content, "cost_tables", where)
-    size = _selected(tables, select, where)
-    tokens, times, notes = _cells(tables[str(size)], size, gamma, f"{where}: cost_tables[{size}]")
-    identity = {key: value for key, value in fingerprint.items() if key != "max_draft_len"}
-    return {
-        "batch_tokens": tokens,
-        "step_ms": times,
-        "lookup": "exact",
-        "alpha": RequestCost([size], ms=[0.0], lookup="exact"),
-        "identity": {**identity, "gamma": gamma},
-        "notes": notes,
-    }
-
-
-def _selected(tables, select, where):
-    sizes, _ = fields.measured_by_key(dict.fromkeys(tables, 1.0), "cost_tables", where)
-    if select is None and len(sizes) == 1:
-        return sizes[0]
-    if str(select) in tables:
-        return int(select)
-    raise InputError(
-        f"{where}: holds tables for {', '.join(map(str, sizes))} requests"
-        f"{'' if select is None else f', none for {select}'}; choose one (select=, --select)"
-    )
-
-
-def _cells(table, size, gamma, where):
-    """Return probes and times of one G, the native path as a step of all drafts."""
-    if not isinstance(table, dict):
-        raise InputError(f"{where} must be an object; got {type(table).__name__}")
-    counts = table.get("token_counts")
-    if not isinstance(counts, list) or counts[:1] != [0]:
-        raise InputError(f"{where}: token_counts must begin with 0, the native path")
-    compact = counts[1:]
-    times = fields.measured(table, "step_time_ms", where, 1 + len(compact))
-    cells = {}
-    if compact:
-        cells = dict(zip(fields.probes({"V": compact}, "V", where), times[1:], strict=True))
-    full = size * (gamma + 1)
-    for tokens in cells:
-        if not size <= tokens <= full:
-            raise InputError(f"{where}: V must lie in {size}..{full}; got {tokens}")
-    notes = (f"the native path (V = 0) stands at {full} batch tokens: every draft verified",)
-    if full in cells:
-        notes = (*notes, "a compact cell stands there, too; the cheaper of both is kept")
-    cells[full] = min(times[0], cells.get(full, times[0]))
-    tokens = sorted(cells)
-    return tokens, [cells[size] for size in tokens], notes
 
 
 def _not_negative(value, key, where):

@@ -14,9 +14,6 @@ EXAMPLES = re.findall(r"## `([a-z-]+)`[^\n]*\n\n```\w+\n(.*?)```", PROFILES, re.
 
 @pytest.mark.parametrize(("name", "text"), EXAMPLES)
 def test_an_example_of_a_profile_is_recognised_and_loads(name, text, tmp_path):
-    if name == "tensorrt-llm-exact":
-        assert '"schema_version": 2' in text
-        return
     (tmp_path / "example").write_text(text)
     profile = ds.load_profile(tmp_path / "example")
     named = ds.load_profile(tmp_path / "example", format=name)

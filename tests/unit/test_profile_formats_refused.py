@@ -136,6 +136,80 @@ def test_refused_in_one_sentence_that_names_the_file(tmp_path, content, sentence
     assert "\n" not in message
 
 
+def exact(**changes):
+    """A valid exact table, some keys replaced; ``None`` stays as null, ``...`` leaves one out."""
+    content = {**json.loads(json.dumps(EXACT)), **changes}
+    return {key: value for key, value in content.items() if value is not ...}
+
+
+def table(counts):
+    return {"token_counts": counts, "step_time_ms": [10.0 + v for v in counts]}
+
+
+def with_tables(tables):
+    rows = [
+        dict(zip(MEASUREMENT, (int(size), v, "00", ms), strict=True))
+        for size, of in tables.items()
+        for v, ms in zip(of["token_counts"], of["step_time_ms"], strict=True)
+    ]
+    return exact(cost_tables=tables, measurements=rows)
+
+
+MEASUREMENT = tuple(EXACT["measurements"][0])
+ROWS = EXACT["measurements"]
+REFUSED_EXACT = [
+    *((exact(**{key: ...}), f"key {key!r} is missing") for key in list(EXACT)[2:]),
+    *((exact(**{key: None}), f"{key} is null") for key in list(EXACT)[1:]),
+    (exact(iteration_drain_guard=None), "iteration_drain_guard is null"),
+    (with_tables({"4": table([0, 4, 5, 6, 7, 8])}), "5 compact cells; TensorRT-LLM takes 4"),
+    (
+        with_tables({str(g): table([0, g, g + 1, g + 2, g + 3]) for g in range(4, 13)}),
+        "cost_tables has 36 compact cells; TensorRT-LLM takes 32",
+    ),
+    (exact(measurements=ROWS[1:]), "none for the cell G = 4, V = 0"),
+    (exact(measurements=[*ROWS, ROWS[0]]), "measurements[6]: G = 4, V = 0 is no cell of"),
+    (
+        exact(measurements=[*ROWS[:1], {**ROWS[1], "step_time_ms": 99.0}, *ROWS[2:]]),
+        "measurements[1]: 99 ms for G = 4, V = 4, in cost_tables 10 ms",
+    ),
+    (
+        exact(measurements=[{**ROWS[0], "source_result_sha256": None}]),
+        "key 'source_result_sha256' is missing or null",
+    ),
+]
+
+
+@pytest.mark.parametrize(("content", "sentence"), REFUSED_EXACT)
+def test_the_exact_table_is_read_by_its_engines_rules(tmp_path, content, sentence):
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises(ds.InputError) as error:
+        ds.load_profile(path, select=4, format="tensorrt-llm-exact")
+    assert sentence in str(error.value)
+
+
+@pytest.mark.parametrize("is_ascii", [True, False])
+def test_the_fingerprints_digest_may_be_of_either_escaping(tmp_path, is_ascii):
+    fingerprint = {**EXACT["engine_fingerprint"], "gpu": "\u00e9"}
+    text = json.dumps(
+        fingerprint, sort_keys=True, separators=(",", ":"), ensure_ascii=is_ascii
+    ).encode()
+    digest = hashlib.sha256(text).hexdigest()
+    path = tmp_path / "t.json"
+    path.write_text(
+        json.dumps(exact(engine_fingerprint=fingerprint, engine_fingerprint_sha256=digest))
+    )
+    assert ds.load_profile(path, select=4).identity["gpu"] == "\u00e9"
+
+
+def test_a_block_size_that_the_engine_contradicts_is_refused(tmp_path):
+    path = tmp_path / "t.json"
+    content = {"token_counts": [8, 16], "step_time_ms": [1.0, 2.0], "engine": {"block": 7}}
+    path.write_text(json.dumps({**content, "_meta": {"block_size": 5, "lookup": "interp"}}))
+    with pytest.raises(ds.InputError, match=r"engine says gamma = 7, _meta\.block_size 5"):
+        ds.load_profile(path)
+
+
 def test_the_fingerprint_of_the_exact_table_is_the_digest_of_its_canonical_form():
     fingerprint = EXACT["engine_fingerprint"]
     text = json.dumps(fingerprint, sort_keys=True, separators=(",", ":"))
