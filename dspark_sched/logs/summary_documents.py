@@ -13,6 +13,8 @@ __all__ = ["deepspec_metrics", "speculators_table", "trtllm_stats"]
 
 #: DeepSpec writes full precision, tools around it four decimals.
 _ROUNDED = 1e-3
+#: By how much 1 + the sum of DeepSpec's rates may exceed the acceptance length.
+MOST_EXCESS = 0.5
 
 
 def trtllm_stats(file, format):
@@ -115,11 +117,8 @@ def deepspec_metrics(file, format):
     notes = ()
     if _threshold(content) > 0:
         notes = ("a confidence threshold cut the proposals: no survival can be had from the rates",)
-    elif 1.0 + sum(rates) < length - _ROUNDED * (1 + len(rates)):
-        raise InputError(
-            f"{file}: the numbers contradict each other: acceptance_length {length:g} is more "
-            f"than 1 + the sum of accept_rates_by_position, {1 + sum(rates):.4f}"
-        )
+    else:
+        _check_sum(1.0 + sum(rates), length, rates, file)
     return [
         summarise(
             str(file),
@@ -137,9 +136,33 @@ def deepspec_metrics(file, format):
     ]
 
 
+def _check_sum(total, length, rates, file):
+    """Compare 1 + the sum of the rates with the acceptance length.
+
+    A block that ended in an accepted stop token commits no bonus token and proposes no further,
+    so the sum exceeds the length by about the share of such blocks, which are few. A length that
+    leaves the bonus token out falls short by 1 or more.
+    """
+    rounding = _ROUNDED * (1 + len(rates))
+    if total < length - rounding:
+        raise InputError(
+            f"{file}: the numbers contradict each other: acceptance_length {length:g} is more "
+            f"than 1 + the sum of accept_rates_by_position, {total:.4f}"
+        )
+    if total > length + MOST_EXCESS + rounding:
+        raise InputError(
+            f"{file}: the numbers contradict each other: acceptance_length {length:g} is "
+            f"{total - length:.2f} less than 1 + the sum of accept_rates_by_position, "
+            f"{total:.4f}; blocks that end in a stop token explain {MOST_EXCESS:g} at most. It "
+            f"must include the bonus token"
+        )
+
+
 def _rates(spec, file):
-    """Rates by position; null ends them: no block proposed so many drafts."""
+    """Rates by position; null or NaN ends them: no block proposed so many drafts."""
     rates = spec.get("accept_rates_by_position")
+    if type(rates) is list:
+        rates = [None if rate != rate else rate for rate in rates]
     found = [] if type(rates) is not list else [rate for rate in rates if rate is not None]
     if not found or rates[: len(found)] != found or not set(map(type, found)) <= {int, float}:
         raise InputError(f"{file}: accept_rates_by_position must be a list of numbers; got {rates}")

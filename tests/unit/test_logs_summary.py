@@ -131,6 +131,29 @@ def test_a_threshold_leaves_no_survival(tmp_path):
     assert summary.notes[0].startswith("a confidence threshold cut the proposals")
 
 
+def deepspec(tmp_path, **changes):
+    content = json.loads((DATA / "deepspec" / "metrics.json").read_text())
+    content["spec"].update(changes)
+    (tmp_path / "metrics.json").write_text(json.dumps(content))
+    return tmp_path / "metrics.json"
+
+
+def test_a_length_without_the_bonus_token_is_refused(tmp_path):
+    """Blocks that end in a stop token may explain a little, not a whole token per block."""
+    path = deepspec(tmp_path, acceptance_length=1.737, verify_rate=1.737 / 6)
+    assert "It must include the bonus token" in refusal(path)
+    ends = deepspec(tmp_path, acceptance_length=2.6, verify_rate=2.6 / 6)
+    assert ds.read_summary(ends).acceptance_length == 2.6
+
+
+def test_a_last_rate_of_nan_is_a_position_that_was_never_proposed(tmp_path):
+    rates = [0.579, 0.447, 0.316, 0.237]
+    numbers = {"acceptance_length": 2.579, "verify_rate": 2.579 / 5, "draft_tokens_per_proposal": 4}
+    for unknown in (None, float("nan")):
+        path = deepspec(tmp_path, accept_rates_by_position=[*rates, unknown], **numbers)
+        assert ds.read_summary(path).survival.tolist() == rates
+
+
 def test_several_engines_are_parts(tmp_path):
     for name in ("before", "after"):
         text = (DATA / "vllm" / f"{name}.prom").read_text()
@@ -205,6 +228,7 @@ CONTRADICTIONS = [
     ("trtllm/dflash_accept_stats_rank0.json", "[20, 20, 20, 40]", "[0, 0]", "max_draft_len is 3"),
     ("deepspec/metrics.json", "2.737,", "3.737,", "verify_rate is 0.456167"),
     ("deepspec/metrics.json", "0.579", "0.479", "is more than 1 + the sum of"),
+    ("deepspec/metrics.json", "0.447", "NaN", "must be a list of numbers"),
     ("deepspec/metrics.json", "5.0", "9.0", "9 draft tokens per proposal, but 5 positions"),
     ("deepspec/metrics.json", "0.158", '"x"', "must be a list of numbers"),
     ("ds4/server.log", "0:18", "0:17", "accepted_len_hist adds up to 19 cycles, but cycles=20"),
