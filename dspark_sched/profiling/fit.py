@@ -1,5 +1,7 @@
 """Cells of step times to a profile: a plain curve, or fixed + alpha(R) + theta(B)."""
 
+import math
+
 import numpy as np
 
 from .. import checks
@@ -12,6 +14,8 @@ __all__ = ["MODELS", "NOISE", "fit_profile"]
 MODELS = ("additive", "curve")
 #: Relative differences of step times below this are taken for noise.
 NOISE = 0.01
+#: More would say nothing new about a 95 % interval, and take memory for every cell.
+MOST_RESAMPLES = 10_000
 #: So is the range of the medians that luck alone makes: 2 sqrt(2 log n) standard errors is what n
 #: equal cells span, the rest is the margin.
 NOISE_ERRORS = 2.0
@@ -60,8 +64,8 @@ def fit_profile(
     Raises
     ------
     InputError
-        Times that move less than noise while the batch grows; cells that do not identify the
-        additive model (with the reason).
+        A setting out of its range; another gamma in ``identity``; times that move less than noise
+        while the batch grows; cells that do not identify the additive model (with the reason).
 
     Notes
     -----
@@ -72,6 +76,12 @@ def fit_profile(
     checks.check_choice(model, MODELS, "model")
     warmup = None if warmup is None else checks.as_count(warmup, "warmup")
     resamples = checks.as_count(resamples, "resamples")
+    seed = checks.as_count(seed, "seed")
+    if resamples > MOST_RESAMPLES:
+        raise InputError(f"resamples must be at most {MOST_RESAMPLES}; got {resamples}")
+    if not (math.isfinite(noise) and 0.0 <= noise < 1.0):
+        raise InputError(f"noise must be a relative difference in 0..1, such as 0.01; got {noise}")
+    identity = _identity(identity, gamma)
     cells, outside, largest = _in_domain(cells_of(timings, warmup), gamma, max_requests, timings)
     noise_level = max(noise, _span_of_luck(cells))
     _check_moves(cells, noise_level, timings.source)
@@ -100,9 +110,6 @@ def fit_profile(
         "max_relative_residual": float(np.abs(fitted.at_cells / cells.medians - 1.0).max()),
         "out_of_domain": _table(outside),
     }
-    identity = dict(identity or {})
-    if gamma is not None:
-        identity.setdefault("gamma", gamma)
     return SpsProfile(
         **solve.parts(fitted, timings.unit),
         lookup=lookup,
@@ -111,6 +118,16 @@ def fit_profile(
         details={"fit": described},
         notes=_notes(described, cells),
     )
+
+
+def _identity(identity, gamma):
+    identity = dict(identity or {})
+    if gamma is not None and identity.setdefault("gamma", gamma) != gamma:
+        raise InputError(
+            f"identity says gamma = {identity['gamma']!r}, the argument gamma {gamma}; the timings "
+            f"are of one of them. Pass the same"
+        )
+    return identity
 
 
 def _in_domain(cells, gamma, max_requests, timings):

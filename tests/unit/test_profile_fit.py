@@ -260,6 +260,25 @@ def test_a_real_rise_is_still_a_curve(cells, model, noise, rise):
     assert accepted(cells, 5, noise, model, rise, 40) > 0.95
 
 
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"seed": -1}, "seed must be at least 0; got -1"),
+        ({"resamples": 10**9}, "resamples must be at most 10000; got 1000000000"),
+        ({"noise": float("nan")}, "noise must be a relative difference in 0..1"),
+        ({"noise": -1.0}, "noise must be a relative difference in 0..1"),
+        (
+            {"identity": {"gamma": 5}, "gamma": 7},
+            "identity says gamma = 5, the argument gamma 7",
+        ),
+    ],
+)
+def test_settings_that_cannot_be(settings, sentence):
+    with pytest.raises(ds.InputError) as error:
+        ds.fit_profile(sweep(), **settings)
+    assert sentence in str(error.value)
+
+
 def test_a_diagonal_sweep_does_not_identify_parts():
     rows = timings([(r, 8 * r, 10.0 + r) for r in (1, 2, 4)])
     with pytest.raises(ds.InputError, match="each R has its own B") as error:
