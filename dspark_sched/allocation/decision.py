@@ -5,6 +5,7 @@ shapes hangs. So one rank decides and distributes bytes, or all ranks compare wh
 """
 
 import hashlib
+import re
 import struct
 import zlib
 from functools import lru_cache
@@ -28,6 +29,7 @@ _MAGIC, _VERSION = b"DSPK", 1
 _HEADER = struct.Struct("<4sHBBIIQqqq32s32s")
 _CRC = struct.Struct("<I")
 _FALLBACK, _DRAFT_NEXT = 1, 2
+_HEX = re.compile("[0-9a-f]{64}")
 _STATUS_BITS = sum(flag.value for flag in Status)
 
 
@@ -77,9 +79,7 @@ class Decision(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     is_fallback: bool = False
 
     def __post_init__(self):
-        if checks.as_count(self.step, "step") >= 1 << 64:
-            raise InputError(f"step must be below 2**64; got {self.step}")
-        checks.check_choice(self.source, SOURCES, "source")
+        self._normalise()
         total = int(self.lengths.sum(dtype=np.int64))
         if self.capacity < total:
             raise InputError(
@@ -96,6 +96,26 @@ class Decision(msgspec.Struct, frozen=True, eq=False, kw_only=True):
                 f"bucket {self.bucket} is smaller than the batch of {self.batch_tokens} tokens; "
                 f"take the next captured size, or -1 for a pass that is not padded"
             )
+
+    def _normalise(self):
+        """Give every field the one type that the bytes hold, or refuse it by name."""
+        fixed = {"lengths": checks.as_lengths(self.lengths, np.size(self.lengths), "lengths")}
+        for name, bits in (("step", 64), ("capacity", 63), ("batch_tokens", 63), ("bucket", 63)):
+            least = -1 if name == "bucket" else 0
+            fixed[name] = checks.as_count(getattr(self, name), name, least)
+            if fixed[name] >= 1 << bits:
+                raise InputError(f"{name} must be below 2**{bits}; got {fixed[name]}")
+        for name in ("profile_digest", "inputs_digest"):
+            digest = getattr(self, name)
+            if not (isinstance(digest, str) and _HEX.fullmatch(digest)):
+                raise InputError(f"{name} must be 64 lowercase hexadecimal digits; got {digest!r}")
+        checks.check_choice(self.source, SOURCES, "source")
+        for name, kind in (("status", Status), ("draft_next", bool), ("is_fallback", bool)):
+            value = getattr(self, name)
+            if not isinstance(value, kind):
+                raise InputError(f"{name} must be a {kind.__name__}; got {value!r}")
+        for name, value in fixed.items():
+            msgspec.structs.force_setattr(self, name, value)
 
     @classmethod
     def of(
@@ -140,8 +160,7 @@ class Decision(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             Inputs that do not belong to the allocation: another number of requests, a bucket that
             is too small.
         """
-        plan = allocation.plan
-        lengths = np.array(allocation.lengths, np.int32)
+        plan, lengths = allocation.plan, allocation.lengths
         if confidence is not None and len(confidence) != len(lengths):
             raise InputError(
                 f"the allocation has {len(lengths)} requests, confidence {len(confidence)} rows; "
@@ -171,7 +190,7 @@ class Decision(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             ),
             source=source,
             status=allocation.status,
-            draft_next=plan is None or plan.draft_next,
+            draft_next=plan is None or bool(plan.draft_next),
         )
 
     @classmethod
@@ -290,6 +309,10 @@ class Decision(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 
     def __eq__(self, other):
         return isinstance(other, Decision) and self.to_bytes() == other.to_bytes()
+
+    # Without its own, the record has that of msgspec, which compares identities here.
+    def __ne__(self, other):
+        return not self == other
 
     def __hash__(self):
         return hash(self.to_bytes())

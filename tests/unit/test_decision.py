@@ -127,6 +127,7 @@ def test_bytes_give_back_the_same_record(record, extra):
         for name in record.__struct_fields__:
             assert np.array_equal(getattr(found, name), getattr(record, name)), name
         assert found == record
+        assert not found != record
         assert found.digest() == record.digest()
         assert found.lengths.dtype == np.int32
 
@@ -210,6 +211,39 @@ def test_a_record_that_contradicts_itself_is_refused(changes, message):
     with pytest.raises(ds.InputError) as error:
         msgspec.structs.replace(decision(), **changes)
     assert str(error.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"lengths": [2.0, 1.0]}, "lengths must be integers (draft counts); got dtype float64"),
+        ({"lengths": [[1, 2]]}, "lengths must have one value per request, shape (2,); got shape"),
+        ({"lengths": [-1, 2]}, "lengths must lie in 0..gamma; got -1 at row 0"),
+        ({"capacity": 5.0}, "capacity must be an integer; got 5.0 (float)"),
+        ({"capacity": 2**63}, "capacity must be below 2**63; got 9223372036854775808"),
+        ({"batch_tokens": None}, "batch_tokens must be an integer; got None"),
+        ({"bucket": -2}, "bucket must be at least -1; got -2"),
+        ({"profile_digest": "ab" * 31}, "profile_digest must be 64 lowercase hexadecimal digits"),
+        ({"inputs_digest": "ab" * 33}, "inputs_digest must be 64 lowercase hexadecimal digits"),
+        ({"inputs_digest": "xy" * 32}, "inputs_digest must be 64 lowercase hexadecimal digits"),
+        ({"inputs_digest": "AB" * 32}, "inputs_digest must be 64 lowercase hexadecimal digits"),
+        ({"status": 1}, "status must be a Status; got 1"),
+        ({"draft_next": 1}, "draft_next must be a bool; got 1"),
+    ],
+)
+def test_a_field_that_the_bytes_cannot_hold_is_refused_by_name(changes, message):
+    with pytest.raises(ds.InputError) as error:
+        msgspec.structs.replace(decision(), **changes)
+    assert str(error.value).startswith(message)
+
+
+def test_a_record_made_by_hand_from_lists_is_the_record_of_arrays():
+    record = decision()
+    by_hand = msgspec.structs.replace(
+        record, lengths=record.lengths.tolist(), capacity=np.int64(record.capacity)
+    )
+    assert by_hand == record
+    assert by_hand.lengths.dtype == np.int32
 
 
 CONTENT = decision().to_bytes()
