@@ -5,7 +5,7 @@ import difflib
 import json
 
 from .. import checks
-from ..checks import InputError, NumberError
+from ..checks import InputError, NumberError, shown
 from .convert import whole_curve
 from .fields import from_text
 
@@ -56,7 +56,13 @@ def _read_cells(text, where):
     # Line by line, so that a message can name the line; a cell with a line break is no number.
     try:
         lines = [
-            (number, [cell.strip() for cell in next(csv.reader([line], skipinitialspace=True))])
+            (
+                number,
+                [
+                    cell.strip()
+                    for cell in next(csv.reader([line], skipinitialspace=True, strict=True))
+                ],
+            )
             for number, line in enumerate(text.split("\n"), start=1)
             if line.strip() and not line.startswith("#")
         ]
@@ -77,14 +83,14 @@ def _find_unit(header, where):
         )
     for name in header:
         if name not in COLUMNS:
-            nearest = difflib.get_close_matches(name, COLUMNS, n=1)
+            nearest = difflib.get_close_matches(name[:80], COLUMNS, n=1)
             hint = f" (did you mean {nearest[0]!r}?)" if nearest else ""
             raise InputError(
-                f"{where}: unknown column {name!r}{hint}; a profile has batch_tokens and one of "
-                f"{_UNITS_TEXT}, separated by commas. Drop it or rename it"
+                f"{where}: unknown column {shown(name)}{hint}; a profile has batch_tokens and "
+                f"one of {_UNITS_TEXT}, separated by commas. Drop it or rename it"
             )
         if header.count(name) > 1:
-            raise InputError(f"{where}: column {name!r} is there twice; keep one of them")
+            raise InputError(f"{where}: column {shown(name)} is there twice; keep one of them")
     if "batch_tokens" not in header:
         raise InputError(
             f"{where}: column 'batch_tokens' is missing; it holds the tokens of the measured batch "
@@ -104,14 +110,14 @@ def _number(cell, name, where):
         value = from_text(cell)
     except ValueError:
         raise InputError(
-            f"{where}, column {name}: must be a number; got {cell!r}. Correct it, or leave the "
-            f"probe out"
+            f"{where}, column {name}: must be a number; got {shown(cell)}. Correct it, or leave "
+            f"the probe out"
         ) from None
     if name == "batch_tokens":
         if not (1 <= value <= checks.MOST_TOKENS and value.is_integer()):
             bound = "at most 2**53" if value > checks.MOST_TOKENS else "at least 1"
             raise InputError(
-                f"{where}, column {name}: must be an integer of {bound}; got {cell!r}. Count "
+                f"{where}, column {name}: must be an integer of {bound}; got {shown(cell)}. Count "
                 f"the tokens of the pass"
             )
         return int(value)

@@ -4,7 +4,7 @@ import difflib
 import math
 
 from .. import checks
-from ..checks import InputError, NumberError
+from ..checks import InputError, NumberError, shown
 
 __all__ = [
     "check_keys",
@@ -41,9 +41,9 @@ def check_keys(content, known, where):
     """Refuse a key that is not one of ``known``."""
     for key in content:
         if key not in known:
-            nearest = difflib.get_close_matches(key, known, n=1)
+            nearest = difflib.get_close_matches(key[:80], known, n=1)
             hint = f" (did you mean {nearest[0]!r}?)" if nearest else ""
-            raise InputError(f"{where}: unknown key {key!r}{hint}; drop it or rename it")
+            raise InputError(f"{where}: unknown key {shown(key)}{hint}; drop it or rename it")
 
 
 def probes(content, key, where):
@@ -52,7 +52,7 @@ def probes(content, key, where):
     for i, size in enumerate(sizes):
         if not is_whole(size) or not 1 <= size <= checks.MOST_TOKENS:
             rule = checks.probe_rule(size) if is_whole(size) else "integers >= 1"
-            raise InputError(f"{where}: {key} must be {rule}; got {size!r} at index {i}")
+            raise InputError(f"{where}: {key} must be {rule}; got {shown(size)} at index {i}")
         if i and size <= sizes[i - 1]:
             raise InputError(
                 f"{where}: {key} must increase strictly; got {size} after {sizes[i - 1]} at index "
@@ -79,7 +79,8 @@ def measured_by_key(content, name, where):
     for key in content:
         if not (len(key) <= 15 and key.isdecimal() and key.isascii() and str(int(key)) == key):
             raise InputError(
-                f"{where}: keys of {name} must be positive integers in plain digits; got {key!r}"
+                f"{where}: keys of {name} must be positive integers in plain digits; got "
+                f"{shown(key)}"
             )
     sizes = sorted(map(int, content))
     if sizes[0] < 1:
@@ -109,7 +110,7 @@ def choice(content, key, where, choices, default=None):
     value = content.get(key, default)
     if value not in choices:
         raise InputError(
-            f"{where}: {key} must be one of {', '.join(map(repr, choices))}; got {value!r}"
+            f"{where}: {key} must be one of {', '.join(map(repr, choices))}; got {shown(value)}"
         )
     return value
 
@@ -123,13 +124,15 @@ def _required(content, key, where):
 def _list(content, key, where):
     values = _required(content, key, where)
     if not isinstance(values, list) or not values:
-        raise InputError(f"{where}: {key} must be a list of at least one number; got {values!r}")
+        raise InputError(
+            f"{where}: {key} must be a list of at least one number; got {shown(values)}"
+        )
     return values
 
 
 def _checked(value, what, place, positive):
     if not is_number(value):
-        raise InputError(f"{what} must be numbers; got {value!r}{place}")
+        raise InputError(f"{what} must be numbers; got {shown(value)}{place}")
     value = float(value)
     good = checks.LEAST_MEASURED <= value <= checks.MOST_MEASURED
     if not (good if positive else math.isfinite(value)):

@@ -54,9 +54,13 @@ def _entry(content, select, where):
         raise InputError(
             f"{where}: {len(entries)} entries"
             f"{f' whose key holds {select!r}' if select else ''}; choose one by a part of its key "
-            f"(select=, --select): {', '.join(key for key in content if 'widegemm' not in key)}"
+            f"(select=, --select): {', '.join(_names(content))}"
         )
     return next(iter(entries.items()))
+
+
+def _names(content):
+    return [key[:120] for key in content if "widegemm" not in key][:12]
 
 
 def _identity(key):

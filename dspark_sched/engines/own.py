@@ -1,6 +1,8 @@
 """Our own JSON of a profile: everything, versioned, every number in the unit it came in."""
 
-from ..checks import InputError
+import math
+
+from ..checks import InputError, NumberError, shown
 from ..profile import BEYOND, LOOKUPS, RequestCost, SpsProfile
 from . import fields
 
@@ -29,8 +31,8 @@ def read(content, where, select=None):
     """Return the arguments of ``SpsProfile``."""
     if content.get("schema") != SCHEMA:
         raise InputError(
-            f"{where}: schema is {content.get('schema')!r}, this version reads {SCHEMA!r}; install "
-            f"the version that wrote the file"
+            f"{where}: schema is {shown(content.get('schema'))}, this version reads {SCHEMA!r}; "
+            f"install the version that wrote the file"
         )
     fields.check_keys(content, _KEYS, where)
     tokens = fields.probes(content, "batch_tokens", where)
@@ -39,9 +41,15 @@ def read(content, where, select=None):
     unit = fields.choice(content, "unit", where, _UNITS)
     is_theta = "fixed" in parts or "alpha" in parts
     positive = not is_theta or unit == "steps_per_second"
+    for name in ("identity", "details"):
+        if not _is_finite(content.get(name)):
+            raise NumberError(
+                f"{where}: {name} holds a number that is not finite, which no JSON can say. "
+                f"Correct it, or leave it out"
+            )
     notes = content.get("notes", [])
     if not isinstance(notes, list) or not all(isinstance(note, str) for note in notes):
-        raise InputError(f"{where}: notes must be a list of strings; got {notes!r}")
+        raise InputError(f"{where}: notes must be a list of strings; got {shown(notes)}")
     return {
         "batch_tokens": tokens,
         unit: fields.measured(content, "values", where, len(tokens), positive=positive),
@@ -79,13 +87,25 @@ def _part(content, name, where):
     )
 
 
+def _is_finite(value):
+    """Whether no number anywhere inside is NaN or infinite (a nesting is as deep as JSON read)."""
+    left = [value]
+    while left:
+        value = left.pop()
+        if isinstance(value, float) and not math.isfinite(value):
+            return False
+        if isinstance(value, dict | list):
+            left += value.values() if isinstance(value, dict) else value
+    return True
+
+
 def _check_encoding(content, parts, where):
     """Whole-step times beside parts would count the parts twice; theta alone would lose them."""
     encoding = content.get("encoding")
     expected = "decomposed" if parts else "whole"
     if encoding != expected:
         raise InputError(
-            f"{where}: encoding is {encoding!r}, but the file has "
+            f"{where}: encoding is {shown(encoding)}, but the file has "
             f"{', '.join(parts) or 'no parts'} beside the curve; it must be {expected!r}, or the "
             f"parts would be counted {'twice' if parts else 'not at all'}"
         )

@@ -4,7 +4,7 @@ import json
 from typing import NamedTuple
 
 from .. import checks
-from ..checks import InputError
+from ..checks import InputError, shown
 from ..profile import BEYOND, LOOKUPS, SpsProfile
 from . import (
     csv_curve,
@@ -212,7 +212,7 @@ def _recognise(content, where):
         return "mlx-dspark"
     if "schema" in content and str(content["schema"]).startswith("dspark-sched/"):
         if not str(content["schema"]).startswith("dspark-sched/profile/"):
-            raise InputError(f"{where}: schema is {content['schema']!r}, not a profile's")
+            raise InputError(f"{where}: schema is {shown(content['schema'])}, not a profile's")
         return "own"
     found = [
         name
@@ -228,5 +228,5 @@ def _recognise(content, where):
     hint = "a temperature file? " if any("temperatures" in key for key in content) else ""
     raise InputError(
         f"{where}: not a profile of a known format; {hint}its keys are "
-        f"{', '.join(map(repr, list(content)[:6])) or 'none'}. See docs/formats-profiles.md"
+        f"{', '.join(map(shown, list(content)[:6])) or 'none'}. See docs/formats-profiles.md"
     )

@@ -1,6 +1,6 @@
 """SGLang's two step-time tables: one curve of rates, or parts in seconds."""
 
-from ..checks import InputError
+from ..checks import InputError, shown
 from ..profile import RequestCost
 from . import fields
 from .convert import additive_parts, whole_curve
@@ -16,7 +16,7 @@ def read_table(content, where, select=None):
     if not fields.is_whole(largest) or largest < tokens[-1]:
         raise InputError(
             f"{where}: max_batch_tokens must be an integer of at least the last probe, "
-            f"{tokens[-1]}; got {largest!r}"
+            f"{tokens[-1]}; got {shown(largest)}"
         )
     notes = ()
     if "bias_seconds" in str(content):

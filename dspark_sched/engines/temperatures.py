@@ -6,7 +6,7 @@ import math
 import numpy as np
 
 from .. import checks
-from ..checks import InputError
+from ..checks import InputError, shown
 from ..types import Calibration
 from . import files, vllm_ascend
 from .fields import is_number, is_whole
@@ -223,13 +223,14 @@ def _temperatures(content, where):
     if not lists:
         raise InputError(
             f"{where}: no key 'temperatures' (or {' or '.join(map(repr, _SPELLINGS[1:]))}); found "
-            f"{', '.join(map(repr, content)) or 'no key at all'}"
+            f"{', '.join(map(shown, list(content)[:6])) or 'no key at all'}"
         )
     (first, values), *others = lists.items()
     for key, other in others:
         if other != values:
             raise InputError(
-                f"{where}: {first!r} and {key!r} differ ({values} and {other}); keep one of them"
+                f"{where}: {first!r} and {key!r} differ ({shown(values)} and {shown(other)}); "
+                f"keep one of them"
             )
     return np.array(values)
 
@@ -243,7 +244,7 @@ def _checked(values, key, where):
     for index, value in enumerate(values):
         if not is_number(value) or not 0.0 < value < math.inf:
             raise InputError(
-                f"{where}: {key} must be positive and finite; got {value!r} at index {index} "
+                f"{where}: {key} must be positive and finite; got {shown(value)} at index {index} "
                 f"(position {index + 1}); {_REFIT}"
             )
     return [float(value) for value in values]
@@ -267,7 +268,7 @@ def _list_of(content, key, kind, num_positions, where):
     """Return one value per position, or an empty list where the file does not know them."""
     values = _typed(content, key, [], where)
     if not all(map(_KINDS[kind], values)):
-        raise InputError(f"{where}: {key} must be a list of {kind}; got {values!r}")
+        raise InputError(f"{where}: {key} must be a list of {kind}; got {shown(values)}")
     if values and len(values) != num_positions:
         raise InputError(
             f"{where}: {key} has {len(values)} values for {num_positions} temperatures; {_REFIT}"
@@ -280,7 +281,7 @@ def _list_of(content, key, kind, num_positions, where):
 def _whole(content, key, where, default):
     value = content.get(key, default)
     if not _KINDS["whole numbers"](value):
-        raise InputError(f"{where}: {key} must be a whole number of at least 0; got {value!r}")
+        raise InputError(f"{where}: {key} must be a whole number of at least 0; got {shown(value)}")
     return value
 
 

@@ -1,7 +1,6 @@
 """TensorRT-LLM's decomposed table: theta apart from the rest."""
 
-from .. import checks
-from ..checks import InputError
+from ..checks import InputError, shown
 from ..profile import RequestCost
 from . import fields
 from .convert import additive_parts
@@ -38,8 +37,8 @@ def read_decomposed(content, where, select=None):
     encoding = meta.get("encoding", "decomposed")
     if parts and encoding != "decomposed":
         raise InputError(
-            f"{where}: _meta.encoding is {encoding!r}, but overheads stand beside step_time_ms; "
-            f"whole-step times would count them twice. Make the table again"
+            f"{where}: _meta.encoding is {shown(encoding)}, but overheads stand beside "
+            f"step_time_ms; whole-step times would count them twice. Make the table again"
         )
     details = {}
     if "minimum_predicted_gain" in content:
@@ -108,8 +107,8 @@ def _identity(content, meta, where):
     ):
         if theirs in meta and identity.setdefault(ours, meta[theirs]) != meta[theirs]:
             raise InputError(
-                f"{where}: the engine says {ours} = {checks.shown(identity[ours])}, "
-                f"_meta.{theirs} {checks.shown(meta[theirs])}; the table was made for one of them. "
+                f"{where}: the engine says {ours} = {shown(identity[ours])}, "
+                f"_meta.{theirs} {shown(meta[theirs])}; the table was made for one of them. "
                 f"Correct the other"
             )
     return identity

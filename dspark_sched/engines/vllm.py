@@ -10,7 +10,8 @@ from . import fields
 __all__ = ["is_log", "read"]
 
 _LINE = re.compile(
-    r"DSpark timed (draft|verifier) CUDA graphs \((?:requests|tokens) -> ms\):\s*(\(.*\)|\[.*\])"
+    r"DSpark timed (draft|verifier) CUDA graphs \((?:requests|tokens) -> ms\):"
+    r"\s*(\(.*\)|\[.*\]|\{.*\})"
 )
 
 
@@ -52,6 +53,8 @@ def read(text, where, select=None):
 
 def _pairs(text, where):
     try:
+        if text.startswith("{"):
+            raise ValueError  # a dict would iterate over its keys
         pairs = ast.literal_eval(text)
         return [(size, value) for size, value in pairs]
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):

@@ -2,8 +2,7 @@
 
 import math
 
-from .. import checks
-from ..checks import InputError
+from ..checks import InputError, shown
 from . import fields
 from .convert import whole_curve
 
@@ -74,7 +73,7 @@ def _temperatures(content, where):
     for index, value in enumerate(values):
         if not fields.is_number(value) or not 0.0 < value < math.inf:
             raise InputError(
-                f"{where}: {TEMPERATURES} must be positive and finite; got {checks.shown(value)} "
+                f"{where}: {TEMPERATURES} must be positive and finite; got {shown(value)} "
                 f"at index {index}"
             )
     return values
@@ -118,7 +117,7 @@ def _check_stated(content, curves, where, notes):
     absent = {key: name for key, name in stated.items() if not _is_key(curves, name)}
     held = ", ".join(_leaves(curves)) or "nothing"
     for key, name in absent.items():
-        sentence = f"{key} is {checks.shown(name)}, which curves does not hold (it holds {held})"
+        sentence = f"{key} is {shown(name)}, which curves does not hold (it holds {held})"
         if len(absent) == len(stated):
             raise InputError(f"{where}: {sentence}; choose one (select=, --select)")
         notes.append(sentence)

@@ -9,6 +9,8 @@ import io
 import pickletools
 from typing import NamedTuple
 
+from ..checks import shown
+
 __all__ = ["Refused", "StorageRef", "TensorRef", "read_description"]
 
 #: A dict of two tensors takes about 300 bytes; the rest is room for metadata.
@@ -128,7 +130,7 @@ class _Machine:
 
     def name(self, dotted):
         if dotted not in _STORAGES and dotted not in (_REBUILD, _ORDERED_DICT):
-            raise Refused(f"it names {dotted.replace(' ', '.')!r}")
+            raise Refused(f"it names {shown(dotted.replace(' ', '.'))}")
         self.push(_Name(dotted))
 
     def call(self):

@@ -114,7 +114,7 @@ def _csv(text, where):
     """Return column names and (line number, cells) of every row."""
     rows = [
         (number, [cell.strip() for cell in cells])
-        for number, cells in enumerate(csv.reader(text.split("\n")), start=1)
+        for number, cells in enumerate(_cells(text, where), start=1)
         if cells and not cells[0].startswith("#") and any(cell.strip() for cell in cells)
     ]
     if not rows:
@@ -126,6 +126,15 @@ def _csv(text, where):
                 f"{where}: line {line}: number of cells is {len(cells)}, in the header {len(names)}"
             )
     return names, rows
+
+
+def _cells(text, where):
+    """Split line by line: a quote that is not closed takes no line after it along."""
+    for number, line in enumerate(text.split("\n"), start=1):
+        try:
+            yield next(csv.reader([line], strict=True), [])
+        except csv.Error as error:
+            raise InputError(f"{where}: line {number}: not CSV ({error}); correct it") from None
 
 
 def _jsonl(text, where):
