@@ -17,6 +17,12 @@ from .common import check_places, listed, progress, wrapped, write_set
     metavar="FILE",
     help="Temperatures, for `simulate --sts`, SGLang and TensorRT-LLM.",
 )
+@click.option(
+    "--format",
+    "kind",
+    metavar="NAME",
+    help="Format of HELD_OUT. [default: recognised by suffix and content]",
+)
 @click.option("--report", metavar="DIR", help="Write reliability diagrams and survival.png there.")
 @click.option("--num-bins", default=15, show_default=True, help="Equal-width bins of the ECE.")
 @click.option(
@@ -27,7 +33,7 @@ from .common import check_places, listed, progress, wrapped, write_set
 )
 @click.option("--seed", default=0, show_default=True, help="Of the split and the resampling.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
-def calibrate(held_out, output, report, num_bins, eval_fraction, seed, as_json):
+def calibrate(held_out, output, kind, report, num_bins, eval_fraction, seed, as_json):
     """Fit temperatures on a held-out log and say how far to trust them.
 
     HELD_OUT is a log file, a folder of them or a quoted pattern (parquet, CSV, JSONL, npz,
@@ -41,7 +47,7 @@ def calibrate(held_out, output, report, num_bins, eval_fraction, seed, as_json):
 
     inputs = find_files(held_out)[0]
     check_places(output, folder=report, inputs=inputs)
-    log = read_log(held_out)
+    log = read_log(held_out, kind)
     evaluation = fit(log, num_bins=num_bins, eval_fraction=eval_fraction, seed=seed)
     contents = report_files(evaluation, report) if report else {}
     contents[output] = calibration_text(evaluation.calibration, output)

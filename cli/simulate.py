@@ -13,6 +13,7 @@ from .common import (
     wrapped,
     write_set,
 )
+from .profile import FORMATS
 
 DEFAULT_LOG = "held_out_dspark_narrow.parquet"
 DEFAULT_CONCURRENCY = "1,2,4,8,16,32,64,128,256"
@@ -77,8 +78,14 @@ Examples:
     help="Step time between two probes: of the next one (CUDA graphs), in between, of the "
     "previous; exact: schedule measured sizes only. [default: the file's own rule; ceil for CSV]",
 )
+@click.option(
+    "--sps-format", type=FORMATS, help="Of --sps and --plain-sps. [default: recognised by fields]"
+)
 @click.option("--select", metavar="NAME", help="The table to take, of a file that holds several.")
 @click.option("--log", metavar="FILE", help=f"Held-out log. [default: the bundled {DEFAULT_LOG}]")
+@click.option(
+    "--log-format", metavar="NAME", help="Of --log. [default: recognised by suffix and content]"
+)
 @click.option("--sts", metavar="FILE", help="Temperatures from `calibrate`. [default: none]")
 @click.option(
     "--policy",
@@ -119,8 +126,10 @@ def simulate(
     plain_sps,
     draft_ms,
     lookup,
+    sps_format,
     select,
     log,
+    log_format,
     sts,
     policy,
     concurrency,
@@ -144,9 +153,9 @@ def simulate(
     _check_report(report, required)
     inputs = [sps, plain_sps, sts, *(find_files(log)[0] if log else ())]
     check_places(*([output] if output else ()), folder=report, inputs=inputs)
-    profile = _with_draft(load_profile(sps, lookup=lookup, select=select), draft_ms)
-    plain_profile = load_profile(plain_sps, lookup=lookup) if plain_sps else None
-    held_out = read_log(log) if log else bundled_log(DEFAULT_LOG)
+    profile = _with_draft(load_profile(sps, lookup, format=sps_format, select=select), draft_ms)
+    plain_profile = load_profile(plain_sps, lookup, format=sps_format) if plain_sps else None
+    held_out = read_log(log, log_format) if log else bundled_log(DEFAULT_LOG)
     if "gamma" in profile.identity:
         profile.check_identity({"gamma": held_out.gamma})
     calibration = _temperatures(sts, held_out.gamma) if sts else None

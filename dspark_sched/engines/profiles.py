@@ -223,10 +223,12 @@ def _recognise(content, where):
         return found[0]
     if found:
         raise InputError(
-            f"{where}: has fields of {' and '.join(found)}; keep those of one, or pass format="
+            f"{where}: has fields of {' and '.join(found)}; keep those of one, or "
+            f"name one with format= (--format; of simulate --sps-format)"
         )
     hint = "a temperature file? " if any("temperatures" in key for key in content) else ""
     raise InputError(
         f"{where}: not a profile of a known format; {hint}its keys are "
-        f"{', '.join(map(shown, list(content)[:6])) or 'none'}. See docs/formats-profiles.md"
+        f"{', '.join(map(shown, list(content)[:6])) or 'none'}. Name its "
+        f"format (format=, --format; of simulate --sps-format); see docs/formats-profiles.md"
     )

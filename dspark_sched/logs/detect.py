@@ -119,7 +119,8 @@ def choose_format(file, format, allowed, other, instead):
         raise InputError(f"{file}: {found}: {instead}")
     if found is None:
         raise InputError(
-            f"{file}: the format is not recognised; name it with format= (--format): "
+            f"{file}: the format is not recognised; name it with format= (--format; "
+            f"of simulate --log-format): "
             f"{', '.join(allowed)}"
         )
     return found

@@ -43,7 +43,7 @@ def profile_figure(profile, title=""):
         axes.set_ylim(bottom=0)
     if len(time.get_legend_handles_labels()[0]) > 1:
         time.legend(loc="lower right")
-    where = f"lookup: {profile.lookup}; dashed: past the last probe"
+    where = f"lookup: {profile.lookup}; dashed: past the last probe{_left_out(profile)}"
     figure.suptitle(f"{title}  ({where})" if title else where, x=0.01, ha="left")
     return figure
 
@@ -83,13 +83,24 @@ def _reachable(profile):
     return profile.batch_tokens[: len(profile.batch_tokens) - len(profile.out_of_domain)]
 
 
+def _left_out(profile):
+    """Say that not every measured number of requests is drawn."""
+    drawn, measured = len(_loads(profile)), len(_measured_loads(profile))
+    return f"; {drawn} of {measured} measured R drawn" if drawn < measured else ""
+
+
+def _measured_loads(profile):
+    """Numbers of requests at which a part was measured that depends on them."""
+    parts = [p for p in (profile.fixed, profile.alpha, profile.draft) if p is not None]
+    varying = [part.requests for part in parts if not part.is_constant]
+    return np.unique(np.concatenate(varying)) if varying else []
+
+
 def _loads(profile):
     """Numbers of requests to draw; [None] where they do not matter."""
-    parts = [p for p in (profile.fixed, profile.alpha, profile.draft) if p is not None]
-    varying = [part for part in parts if not part.is_constant]
-    if not varying:
+    sizes = _measured_loads(profile)
+    if not len(sizes):
         return [None]
-    sizes = np.unique(np.concatenate([part.requests for part in varying]))
     sizes = sizes[sizes <= _reachable(profile)[-1]]
     chosen = np.unique(np.linspace(0, len(sizes) - 1, _LOADS).round().astype(int))
     return sizes[chosen].tolist()

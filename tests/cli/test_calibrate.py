@@ -196,3 +196,13 @@ def refused(done, words):
     assert done.stderr.count("\n") == 1
     assert "Traceback" not in done.output
     assert done.stdout == ""
+
+
+def test_a_log_of_an_unknown_name_is_read_when_its_format_is_said(log, tmp_path):
+    log.rename(tmp_path / "log.unknown")
+    out = tmp_path / "sts.json"
+    assert run(tmp_path / "log.unknown", "-o", out, "--format", "parquet").exit_code == 0
+    out.unlink()
+    wrong = run(tmp_path / "log.unknown", "-o", out, "--format", "npz")
+    assert (wrong.exit_code, out.exists()) == (2, False)
+    assert "not a readable .npz file" in wrong.stderr

@@ -209,3 +209,41 @@ def test_bad_input_is_one_line_and_nothing_is_written(arguments, message, tmp_pa
     assert len(done.stderr.splitlines()) == 1
     assert message in done.stderr
     assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--seed", "-1"], "seed must be at least 0"),
+        (["--resamples", "1000000000"], "resamples must be at most 10000"),
+        (["--noise", "nan"], "noise must be a relative difference"),
+        (["--noise", "-1"], "noise must be a relative difference"),
+        (["--identity", "gamma=5", "--gamma", "7"], "gamma = 5, the argument gamma 7"),
+    ],
+)
+def test_settings_of_a_fit_that_cannot_be_are_refused_and_nothing_is_written(
+    tmp_path, options, sentence
+):
+    done = run("fit", DATA / "trtllm/sweep.samples.jsonl", "-o", tmp_path / "p.json", *options)
+    assert (done.exit_code, (tmp_path / "p.json").exists()) == (2, False)
+    assert sentence in done.stderr.replace("\n", " ")
+    assert "Traceback" not in done.stderr
+
+
+def test_convert_prints_what_the_format_cannot_hold(tmp_path):
+    arguments = [DATA / "own/profile.json", tmp_path / "p.json", "--format", "sglang"]
+    done = run("convert", *arguments, "--requests", 4)
+    assert done.exit_code == 0, done.stderr
+    assert "not in the file, which cannot hold it: identity" in " ".join(done.stdout.split())
+
+
+def test_a_picture_says_how_many_of_the_measured_loads_it_draws():
+    from dspark_sched.profile import RequestCost
+    from dspark_sched.report.profile_plots import profile_figure
+
+    for count, said in ((5, False), (12, True)):
+        requests = list(range(1, count + 1))
+        alpha = RequestCost(requests, ms=[0.1 * r for r in requests])
+        profile = ds.SpsProfile([1, 8, 64], step_ms=[1.0, 2.0, 9.0], alpha=alpha)
+        title = profile_figure(profile, "p").get_suptitle()
+        assert ("5 of 12 measured R drawn" in title) is said

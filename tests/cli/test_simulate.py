@@ -331,3 +331,21 @@ def test_a_profile_of_another_gamma_is_refused(files):
     result = CliRunner().invoke(cli, arguments)
     assert result.exit_code == 2
     assert "gamma 5 / 3" in result.stderr
+
+
+def test_files_of_unknown_name_and_fields_are_read_when_their_format_is_said(files):
+    (files / "log.parquet").rename(files / "log.unknown")
+    (files / "sps.csv").rename(files / "sps.unknown")
+    arguments = ["simulate", "--sps", files / "sps.unknown", "--log", files / "log.unknown"]
+    arguments += ["--steps", "40", "--repeats", "1", "--concurrency", "4", "--policy", "none"]
+    said = ["--sps-format", "csv", "--log-format", "parquet"]
+    done = CliRunner().invoke(cli, list(map(str, [*arguments, *said])))
+    assert done.exit_code == 0, done.stderr
+    wrong = CliRunner().invoke(cli, list(map(str, [*arguments, *said[:2], "--log-format", "npz"])))
+    assert wrong.exit_code == 2
+    assert "not a readable .npz file" in wrong.stderr
+    sps = files / "sps.json"
+    sps.write_text('{"a": 1}')
+    wrong = CliRunner().invoke(cli, ["simulate", "--sps", str(sps)])
+    assert wrong.exit_code == 2
+    assert "of simulate --sps-format" in wrong.stderr

@@ -152,7 +152,8 @@ TEXTS = [
     (
         "log.txt",
         "hello\n",
-        "{file}: the format is not recognised; name it with format= (--format): parquet, csv, "
+        "{file}: the format is not recognised; name it with format= (--format; of "
+        "simulate --log-format): parquet, csv, "
         "jsonl, deepspec, npz, torch, sglang-info, sglang-decisions",
     ),
     ("log.json", '{"a": 1}', "{file}: the format is not recognised; name it with format="),
