@@ -22,7 +22,9 @@ class Agreement(msgspec.Struct, frozen=True):
     padded_tokens : int
         The common number of tokens where shapes must be equal: the bucket, else the largest batch.
     draft_next : bool
-        Whether the next step drafts on all ranks: if one of them has requests and wants to.
+        Whether the next step drafts on all ranks: if one of them has requests and wants to. Each
+        rank must pass it to its next ``plan`` or ``step``, as ``drafts=``; left out, the rank
+        follows its own switch, and ranks that disagree run different passes.
     fallback_ranks : tuple of int
         Ranks without a decision. If there is one, all ranks must fall back.
     """
@@ -54,6 +56,7 @@ def agree(records, parallel="data"):
     Returns
     -------
     Agreement
+        Its ``draft_next`` must be passed on: ``scheduler.plan(..., drafts=agreement.draft_next)``.
 
     Raises
     ------

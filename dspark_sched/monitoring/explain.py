@@ -16,7 +16,8 @@ OFF = 0.05
 WORDS = {
     "no-requests": "there were no requests",
     "not-drafted": "the step was told not to draft",
-    "bounds": "the bounds left no choice: max_lengths equalled min_lengths for every request",
+    "bounds": "the bounds left no choice: max_lengths equalled min_lengths for every request, or "
+    "in uniform mode those of one request fixed the length of all",
     "flat": "the profile is flat: every step takes the same time, so drafts cost nothing; measure "
     "larger batches, until the time rises",
     "inert": "the profile is inert here: the step takes the same time whatever is chosen; measure "
@@ -36,6 +37,8 @@ WORDS = {
     "no-survival": "capacity was left over, but no other draft had a survival above 0",
     "survival": "survival was too low: beyond the capacity, drafts promised fewer tokens than "
     "their step time costs",
+    "capacity": "the capacity ended before the drafts did; if it was searched and not given, "
+    "further drafts promised fewer tokens than their step time costs",
 }
 NO_CHOICE = ("no-requests", "not-drafted", "bounds")
 
@@ -158,7 +161,8 @@ def _masks(decisions, trimmed):
         "kept-none": kept & (decisions["drafts_verified"] <= decisions["drafts_granted"]),
         "invalid-rows": left_over & (decisions["num_invalid_rows"] > 0),
         "no-survival": left_over,
-        "survival": np.ones(len(decisions), np.bool),
+        "survival": decisions["planned"] == 1,
+        "capacity": np.ones(len(decisions), np.bool),
     }
     free = np.ones(len(decisions), np.bool)
     for kind in WORDS:

@@ -56,6 +56,7 @@ def _content(row):
             content[name] = None
     if content["inert"] is not None:
         content["inert"] = bool(content["inert"])
+    content["planned"] = bool(content["planned"])
     for name in ("gain", "realised_step_seconds"):
         if math.isnan(content[name]):
             content[name] = None
@@ -83,6 +84,7 @@ def as_frame(decisions):
         values = columns[name].astype(np.int64)
         columns[name] = pd.arrays.IntegerArray(values, values == NOT_KNOWN)
     columns["inert"] = columns["inert"].astype("boolean")
+    columns["planned"] = columns["planned"].astype(np.bool)
     columns["status"] = [" | ".join(status_names(bits)) for bits in decisions["status"].tolist()]
     columns["source"] = [SOURCES[index] for index in decisions["source"].tolist()]
     return pd.DataFrame(columns)

@@ -18,8 +18,9 @@ DECISION = np.dtype(
         ("step", np.int64),  # count of decisions since the monitor was made
         ("num_requests", np.int32),
         ("num_emitting", np.int32),  # requests that emit tokens in this step
-        ("drafts_offered", np.int64),  # that could have been verified: the sum of max_lengths
-        ("drafts_granted", np.int64),  # that had to be verified: the sum of min_lengths
+        # Sums of max_lengths and min_lengths; in uniform mode of what they leave to the one length.
+        ("drafts_offered", np.int64),  # that could have been verified
+        ("drafts_granted", np.int64),  # that had to be verified
         ("drafts_verified", np.int64),
         ("drafts_cut_by_bounds", np.int64),  # num_emitting * gamma - drafts_offered
         ("capacity", np.int64),  # drafts
@@ -36,6 +37,7 @@ DECISION = np.dtype(
         ("status", np.uint32),  # bits of Status
         ("inert", np.int8),  # 1: every choice takes the same time, 0: not, -1: not known
         ("source", np.uint8),  # index into SOURCES
+        ("planned", np.int8),  # 1: a plan of the scheduler came with it, so it set the capacity
     ]
 )
 

@@ -47,6 +47,7 @@ class _Line(msgspec.Struct):
     status: list[Literal[tuple(_BITS)]]
     inert: bool | None
     source: Literal[SOURCES]
+    planned: bool = False  # a line without it does not say who set the capacity
 
 
 def parse_decisions(lines, name):

@@ -111,12 +111,14 @@ class Monitor:
         emits = _mask(emits, num_requests)
         num_emitting = num_requests if emits is None else int(np.count_nonzero(emits))
         most = 0 if bits & _NOT_DRAFTED else num_emitting * self._gamma
-        offered = most
+        is_uniform = plan is not None and plan.mode == "uniform"
+        offered, granted = most, 0
         if max_lengths is not None:
-            offered = min(most, _total(max_lengths, num_requests, emits, "max_lengths"))
-        granted = 0
+            last = _emitting(max_lengths, num_requests, emits, "max_lengths")
+            offered = min(most, _total(last, np.min if is_uniform else None))
         if min_lengths is not None:
-            granted = _total(min_lengths, num_requests, emits, "min_lengths")
+            first = _emitting(min_lengths, num_requests, emits, "min_lengths")
+            granted = min(most, _total(first, np.max if is_uniform else None))
         # Interpreted kernels and policies of others leave NumPy integers in their records.
         surplus = int(allocation.surplus)
         verified = int(allocation.capacity) - surplus
@@ -151,6 +153,7 @@ class Monitor:
             bits,
             inert,
             0 if plan is None else SOURCES.index(plan.source),
+            plan is not None,
         )
         self._count(
             bits,
@@ -210,11 +213,11 @@ class Monitor:
         if accepted is not None:
             if emitted is not None:
                 raise InputError("report takes emitted or accepted, not both")
-            emitted = checks.as_count(accepted, "accepted") + int(row["num_emitting"])
+            emitted = _accepted(row, accepted) + int(row["num_emitting"])
         if step_seconds is not None:
             _check_seconds(row, step_seconds)
         if emitted is not None:
-            emitted = checks.as_count(emitted, "emitted")
+            emitted = _emitted(row, emitted)
             if row["realised_tokens"] != NOT_KNOWN:
                 raise _reported_before(row, "tokens")
             self._add("counted_steps", "tokens", row["expected_tokens"], emitted)
@@ -283,10 +286,17 @@ def _mask(emits, num_requests):
     return emits.astype(np.bool)
 
 
-def _total(lengths, num_requests, emits, name):
-    """Sum of a bound over the requests that emit tokens."""
+def _emitting(lengths, num_requests, emits, name):
+    """A bound of the requests that emit tokens."""
     lengths = checks.as_lengths(lengths, num_requests, name)
-    return int(lengths.sum() if emits is None else lengths[emits].sum())
+    return lengths if emits is None else lengths[emits]
+
+
+def _total(lengths, common):
+    """Sum of a bound; ``common`` reduces it first to the one bound of equal lengths."""
+    if common is None or not lengths.size:
+        return int(lengths.sum())
+    return lengths.size * int(common(lengths))
 
 
 def _check_seconds(row, seconds):
@@ -294,6 +304,29 @@ def _check_seconds(row, seconds):
         raise InputError(f"step_seconds must be positive and finite; got {seconds}")
     if not math.isnan(row["realised_step_seconds"]):
         raise _reported_before(row, "step_seconds")
+
+
+def _accepted(row, accepted):
+    accepted, verified = checks.as_count(accepted, "accepted"), row["drafts_verified"]
+    if accepted > verified:
+        raise InputError(
+            f"{accepted} drafts accepted, but step {row['step']} verified {verified}; report the "
+            f"number that record() returned for this step, and accepted without bonus tokens"
+        )
+    return accepted
+
+
+def _emitted(row, emitted):
+    emitted = checks.as_count(emitted, "emitted")
+    most = row["drafts_verified"] + row["num_emitting"]
+    if emitted > most:
+        raise InputError(
+            f"{emitted} tokens emitted, but step {row['step']} can have emitted {most} at most: "
+            f"{row['drafts_verified']} drafts verified and one token more for each of "
+            f"{row['num_emitting']} requests; report the number that record() returned for this "
+            f"step"
+        )
+    return emitted
 
 
 def _reported_before(row, what):

@@ -215,6 +215,13 @@ def test_a_request_that_emits_nothing_has_no_bonus_token():
     assert m.counters["realised_tokens"] == 2
 
 
+def test_all_drafts_accepted_and_a_bonus_token_each_is_the_most_that_can_be_reported():
+    m = monitor()
+    m.report(m.record(PLAN), emitted=6)
+    m.report(m.record(PLAN), accepted=4)
+    assert m.decisions["realised_tokens"].tolist() == [6, 6]
+
+
 def test_a_report_on_a_step_that_left_the_ring_is_counted_as_late():
     m = monitor(size=2)
     for _ in range(3):
@@ -234,6 +241,11 @@ def test_a_report_on_a_step_that_left_the_ring_is_counted_as_late():
         ({"step": 0, "step_seconds": np.nan}, "step_seconds must be positive and finite; got nan"),
         ({"step": 0, "step_seconds": 1.0, "emitted": -1}, "emitted must be at least 0; got -1"),
         ({"step": 0, "step_seconds": 1.0, "accepted": 1.5}, "accepted must be an integer; got 1.5"),
+        ({"step": 0, "accepted": 5}, "5 drafts accepted, but step 0 verified 4; report the number"),
+        (
+            {"step": 0, "step_seconds": 1.0, "emitted": 7},
+            "7 tokens emitted, but step 0 can have emitted 6 at most: 4 drafts verified and one",
+        ),
         ({"step": 0, "emitted": 3, "accepted": 1}, "report takes emitted or accepted, not both"),
     ],
 )
@@ -471,9 +483,15 @@ def test_worth_it():
     assert "the capacity covered everything offered" in found.verdict
 
 
+def in_two_phases(scheduler, confidence, **bounds):
+    """A step with its plan, as the record of a scheduler's choice."""
+    scheduler.plan(np.arange(len(confidence)), **bounds)
+    return scheduler.assign(confidence)
+
+
 def test_cold_start_then_survival():
     scheduler = ds.DelayedScheduler(STEEP, 3, lag=1)
-    plans = [scheduler.step([1, 2], CONFIDENCE * 0.2) for _ in range(3)]
+    plans = [in_two_phases(scheduler, CONFIDENCE * 0.2) for _ in range(3)]
     cheap = ds.DelayedScheduler(ds.SpsProfile([2, 8], step_seconds=[1.0, 1.5]), 3)
     assert kinds(reasons([cheap.step([1, 2], CONFIDENCE)], profile=STEEP)) == ["cold-start"]
     found = reasons(plans, profile=STEEP)
@@ -494,10 +512,66 @@ def test_unknown_rows():
     assert kinds(reasons([plan], profile=profile)) == ["unknown-rows"]
 
 
-def test_survival_too_low():
-    found = reasons([ds.allocate(CONFIDENCE, STEEP)], profile=STEEP)
-    assert kinds(found) == ["survival"]
-    assert (found.drafts_trimmed, found.trimmed_steps) == (6, 1)
+def test_without_a_plan_survival_is_not_blamed_for_a_capacity_that_may_have_been_given():
+    given_by_caller = ds.allocate(np.full((2, 3), 0.99), PROFILE, capacity=2)
+    searched = ds.allocate(CONFIDENCE, STEEP)
+    found = reasons([given_by_caller, searched], profile=PROFILE)
+    assert kinds(found) == ["capacity"]
+    assert (found.drafts_trimmed, found.trimmed_steps) == (4 + 6, 2)
+    assert "because the capacity ended before the drafts did; " in found.verdict
+
+
+def test_in_uniform_mode_the_bounds_of_one_request_are_those_of_all():
+    cheap = ds.SpsProfile([1, 8, 32], step_seconds=[1.0, 1.001, 1.002], lookup="linear")
+    scheduler = ds.DelayedScheduler(cheap, 3, mode="uniform")
+    most, least = [3, 3, 3, 2], [0, 1, 0, 0]
+    plans = [
+        in_two_phases(scheduler, np.full((4, 3), 0.99), max_lengths=most, min_lengths=least)
+        for _ in range(3)
+    ]
+    assert plans[-1].lengths.tolist() == [2, 2, 2, 2]
+    m = monitor(profile=cheap)
+    for plan in plans:
+        m.record(plan, max_lengths=most, min_lengths=least)
+    assert m.decisions["drafts_offered"].tolist() == [8, 8, 8]
+    assert m.decisions["drafts_granted"].tolist() == [4, 4, 4]
+    assert m.counters["drafts_trimmed"] == 0
+    assert "survival" not in kinds(m.explain())
+    found = reasons(plans, profile=cheap, max_lengths=[2, 3, 3, 3], min_lengths=[0, 0, 0, 2])
+    assert kinds(found) == ["bounds"]
+
+
+def test_a_uniform_step_without_emitting_requests_has_nothing_to_offer():
+    scheduler = ds.DelayedScheduler(PROFILE, 3, mode="uniform")
+    scheduler.plan([1, 2], emits=[False, False], max_lengths=[3, 2])
+    m = monitor()
+    m.record(scheduler.assign(CONFIDENCE), max_lengths=[3, 2], emits=[False, False])
+    assert m.decisions["drafts_offered"].tolist() == [0]
+
+
+def test_a_decision_says_whether_it_came_with_a_plan():
+    m = monitor()
+    m.record(ds.allocate(CONFIDENCE, PROFILE))
+    m.record(in_two_phases(ds.DelayedScheduler(PROFILE, 3), CONFIDENCE))
+    assert m.decisions["planned"].tolist() == [0, 1]
+    rows = [json.loads(line) for line in m.to_jsonl().splitlines()]
+    assert [row.pop("planned") for row in rows] == [False, True]
+    without = parse_decisions(map(json.dumps, rows), "x")
+    assert without["planned"].tolist() == [0, 0]
+
+
+def test_minimum_lengths_of_a_step_that_does_not_draft_were_not_granted():
+    drafting = ds.Drafting(PROFILE, dwell=0, probe_every=0)
+    scheduler = ds.DelayedScheduler(
+        PROFILE, 3, source=ds.ConstantSurvival([0.0] * 3), drafting=drafting
+    )
+    m = monitor(profile=PROFILE)
+    for _ in range(4):
+        m.record(scheduler.step([1, 2], min_lengths=[1, 2]), min_lengths=[1, 2])
+    assert scheduler.state.drafting.is_on is False
+    idle = m.decisions[-1]
+    assert idle["status"] & ds.Status.NOT_DRAFTED.value
+    assert (idle["drafts_offered"], idle["drafts_granted"]) == (0, 0)
 
 
 def test_capacity_that_found_no_draft():
@@ -561,10 +635,10 @@ def test_the_verdict_names_what_trimmed_most_not_what_came_most():
     found = reasons(plans)
     assert [(reason.kind, reason.num_steps, reason.drafts_trimmed) for reason in found.reasons] == [
         ("no-survival", 2, 2),
-        ("survival", 1, 6),
+        ("capacity", 1, 6),
     ]
     assert found.verdict.startswith(
-        "8 of 18 drafts offered were trimmed (44.4 %), 75.0 % of them because survival was too low"
+        "8 of 18 drafts offered were trimmed (44.4 %), 75.0 % of them because the capacity ended"
     )
 
 
