@@ -24,7 +24,13 @@ def made_result(policies=POLICIES, loads=LOADS, *, measured_tokens=1024, labels=
     labels = {policy: (labels or {}).get(policy, policy) for policy in policies}
     return SimulationResult(
         rows=pd.DataFrame([_row(*cell, measured_tokens) for cell in cells]),
-        repeats=pd.DataFrame([_row(*cell, measured_tokens) | {"repeat": 0} for cell in cells]),
+        repeats=pd.DataFrame(
+            [
+                _row(*cell, measured_tokens) | {"repeat": repeat}
+                for cell in cells
+                for repeat in (0, 1)
+            ]
+        ),
         positions=pd.DataFrame([row for cell in cells for row in _positions(*cell)]),
         predicted=pd.DataFrame([row for cell in cells for row in _predicted(*cell)]),
         verdicts=(

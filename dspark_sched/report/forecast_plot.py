@@ -72,6 +72,7 @@ def _title(rows):
     ratio = (rows["tokens_per_second"] / rows["predicted_tokens_per_second"] - 1.0).dropna()
     if ratio.empty:
         return "No policy verifies drafts: there is nothing to forecast"
-    low, high = f"{ratio.min():+.1%}", f"{ratio.max():+.1%}"
+    # Adding 0.0 turns a rounded -0.0 into +0.0.
+    low, high = (f"{round(value, 3) + 0.0:+.1%}" for value in (ratio.min(), ratio.max()))
     span = low if low == high else f"{low} to {high}"
     return f"Realised throughput against what each policy itself expected: {span}"

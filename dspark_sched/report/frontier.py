@@ -5,6 +5,7 @@ from itertools import pairwise
 import msgspec
 import numpy as np
 
+from ..intervals import gain_over
 from .series import keeps_output, of_policy
 
 __all__ = ["GUARANTEED", "MEAN", "SlaChoice", "frontier", "sla_choice"]
@@ -27,7 +28,7 @@ class SlaChoice(msgspec.Struct, frozen=True, kw_only=True):
     between : tuple of int
         Measured concurrencies on both sides; one number where the point itself was measured.
     close : tuple of str
-        Other policies that serve at most 1 % less there.
+        Other policies that the paired 95 % interval over repeats does not tell apart from it.
     """
 
     user_tokens_per_second: float
@@ -35,10 +36,6 @@ class SlaChoice(msgspec.Struct, frozen=True, kw_only=True):
     tokens_per_second: float = float("nan")
     between: tuple[int, ...] = ()
     close: tuple[str, ...] = ()
-
-
-#: Throughputs this close to the best are not told apart.
-_CLOSE = 0.99
 
 
 def frontier(rows, speed=MEAN):
@@ -97,8 +94,26 @@ def sla_choice(result, user_tokens_per_second):
         policy=best,
         tokens_per_second=float(throughput),
         between=between,
-        close=tuple(name for name, (rate, _) in served.items() if rate >= _CLOSE * throughput),
+        close=tuple(
+            name
+            for name in served
+            if not _clearly_more(result.repeats, best, name, user_tokens_per_second)
+        ),
     )
+
+
+def _clearly_more(repeats, policy, other, required):
+    """Whether a policy serves clearly more at ``required``, of the repeats where both reach it."""
+    rates, others = (_per_repeat(repeats, name, required) for name in (policy, other))
+    both = ~np.isnan(rates + others)
+    return bool(both.any()) and gain_over(rates[both], others[both]).sign == 1
+
+
+def _per_repeat(repeats, policy, required):
+    """Throughput at ``required`` per repeat; NaN where it is not reached."""
+    runs = of_policy(repeats, policy).groupby("repeat")
+    reached = ([rate for rate, _ in _reached(rows, required)] for _, rows in runs)
+    return np.array([max(rates, default=np.nan) for rates in reached], float)
 
 
 def _reached(rows, required):

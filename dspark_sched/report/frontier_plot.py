@@ -10,7 +10,7 @@ _GREY = "#666666"
 #: Width of a letter as a share of the panel.
 _LETTER = 0.0105
 _TOTAL = "tokens_per_second"
-_SPEEDS = {MEAN: "mean over requests", GUARANTEED: "of the slowest 5 % of requests"}
+_SPEEDS = {MEAN: "mean over requests", GUARANTEED: "reached by 95 % of requests"}
 
 
 @styled
@@ -86,9 +86,11 @@ def _draw_sla(axes, choice, height):
     if choice.policy is None:
         said = f"≥ {required:g}: no policy"
     else:
-        more = f" (+{len(choice.close)} within 1 %)" if choice.close else ""
-        policy, throughput = shortened(choice.policy, 24), rate(choice.tokens_per_second)
-        said = f"≥ {required:g}: {policy}{more}, {throughput} tokens/s"
+        names = [choice.policy, *choice.close]
+        if len(names) > 2:
+            names[1:] = [f"{len(choice.close)} others"]
+        policies = " or ".join(shortened(name, 24) for name in names)
+        said = f"≥ {required:g}: {policies}, {rate(choice.tokens_per_second)} tokens/s"
     if required > most:
         axes.text(0.99, height, f"{said} →", transform=axes.transAxes, ha="right", va="top")
         return

@@ -85,9 +85,10 @@ def sla_sentence(result, required):
         low, high = choice.between
         place = f"between {low} and {num_requests(high)} (linear)"
     throughput = rate(choice.tokens_per_second)
-    names = " or ".join((choice.policy, *choice.close))
-    serves = "serve most (within 1 %)" if choice.close else "serves most"
-    return f"{start}: {names} {serves}, {throughput} tokens/s {place}"
+    names = " or ".join((choice.policy, *choice.close[:2]))
+    more = f" or {len(choice.close) - 2} more" if len(choice.close) > 2 else ""
+    serves = "serve most (no clear difference)" if choice.close else "serves most"
+    return f"{start}: {names}{more} {serves}, {throughput} tokens/s {place}"
 
 
 def _section(heading, *parts):

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from ..intervals import gain_over
 from .series import concurrency_axis, draw_line, hollow_key, legend_below, looks, of_policy
 from .style import BAND, headline, new_figure, styled
 
@@ -14,8 +15,8 @@ def throughput_figure(result):
 
     Below the throughput stands the same relative to the best fixed choice (or to the fastest
     policy, where no choice is fixed): a gain of some percent cannot be seen on the axis above.
-    Bands are 95 % intervals over repeats (none with a single one); a hollow marker is a point where
-    steps were longer than the last probe of the profile.
+    Bands are 95 % intervals over repeats, those of the gain paired (none with a single one); a
+    hollow marker is a point where steps were longer than the last probe of the profile.
 
     Parameters
     ----------
@@ -32,7 +33,7 @@ def throughput_figure(result):
     upper.remove()
     lower.remove()
     verified = figure.add_subplot(throughput.get_gridspec()[:, 1])
-    compared, said = _against_best_fixed(result.rows)
+    compared, said = _against_best_fixed(result)
     for policy, look in looks(result.settings["labels"]).items():
         rows = of_policy(result.rows, policy)
         draw_line(throughput, rows, "concurrency", "tokens_per_second", look)
@@ -45,7 +46,16 @@ def throughput_figure(result):
             linewidth=0,
         )
         draw_line(verified, rows, "concurrency", "verified_per_request", look)
-        draw_line(gain, of_policy(compared, policy), "concurrency", "gain", look)
+        gains = of_policy(compared, policy)
+        draw_line(gain, gains, "concurrency", "gain", look)
+        gain.fill_between(
+            gains["concurrency"],
+            gains["gain_low"],
+            gains["gain_high"],
+            color=look["color"],
+            alpha=BAND,
+            linewidth=0,
+        )
     for axes in (throughput, gain, verified):
         concurrency_axis(axes, result.settings["concurrency"])
     throughput.set_xlabel("")
@@ -73,15 +83,28 @@ def throughput_figure(result):
 _LEAST_GAIN = -20.0
 
 
-def _against_best_fixed(rows):
-    """Percent over the best choice that does not look at confidences; a title."""
+def _against_best_fixed(result):
+    """Percent over the best choice that does not look at confidences, paired; a title."""
+    rows = result.rows
     fixed = rows[(rows["policy"] == "none") | rows["policy"].str.startswith("fixed:")]
     title = "Against the best fixed choice compared"
     if fixed.empty:
         fixed, title = rows, "Against the fastest policy"
-    best = fixed.groupby("concurrency")["tokens_per_second"].max()
-    gain = 100.0 * (rows["tokens_per_second"] / rows["concurrency"].map(best) - 1.0)
-    return rows.assign(gain=gain), title
+    best = fixed.loc[fixed.groupby("concurrency")["tokens_per_second"].idxmax()]
+    best = best.set_index("concurrency")["policy"]
+    rates = result.repeats.pivot(
+        index=["policy", "concurrency"], columns="repeat", values="tokens_per_second"
+    )
+    gains = [
+        gain_over(rates.loc[policy, load], rates.loc[best[load], load])
+        for policy, load in zip(rows["policy"], rows["concurrency"], strict=True)
+    ]
+    columns = {"gain": "mean", "gain_low": "low", "gain_high": "high"}
+    percents = {
+        column: [100.0 * getattr(gain, field) for gain in gains]
+        for column, field in columns.items()
+    }
+    return rows.assign(**percents), title
 
 
 def _enclosing_powers(rows):

@@ -74,7 +74,7 @@ def simulate(
     SimulationResult
         ``rows`` has, per policy and concurrency, means over repeats of:
 
-        - ``tokens_per_second``, with ``_low`` and ``_high`` (95 %, `simulation.intervals`);
+        - ``tokens_per_second``, with ``_low`` and ``_high`` (95 %, `dspark_sched.intervals`);
         - ``user_tokens_per_second`` and ``_p5``: tokens over decode time of a request, over the
           requests completed in the counted steps: their mean, and what 5 % fall short of;
         - ``tpot_ms_p50``, ``_p95``, ``_p99``: decode time over tokens emitted of a request. The

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .intervals import relative_half_width
+from ..intervals import relative_half_width
 
 __all__ = ["position_rows", "prediction_rows", "run_figures", "summary"]
 

@@ -39,7 +39,7 @@ def load_user_policy(text, profile, gamma):
         raise InputError(f"policy {text}: the module {module_name} has no function {function_name}")
     try:
         policy = function(profile, gamma)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(f"policy {text}: {function_name}() failed: {_words(error)}") from error
     for needed in ("name", "init", "step"):
         if not hasattr(policy, needed):
@@ -95,7 +95,7 @@ class _Watched:
     def _call(self, method, *arguments):
         try:
             return getattr(self._policy, method)(*arguments)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise InputError(f"policy {self.name}: {method}() failed: {_words(error)}") from error
 
     def _check(self, lengths, expected, num_requests):

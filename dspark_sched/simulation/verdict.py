@@ -7,7 +7,7 @@ can those that are only there to compare with.
 
 import numpy as np
 
-from .intervals import Gain, gain_over
+from ..intervals import Gain, gain_over
 from .notes import runs_of, where
 
 __all__ = ["best_policies", "verdicts"]
@@ -281,9 +281,10 @@ def _not_lossless(changing, usable, loads):
 def _percent(gain):
     """Size of a gain or loss with its interval, such as "21 % [18, 24]"."""
     sign = 1.0 if gain.mean >= 0.0 else -1.0
-    mean, low, high = (100.0 * sign * value for value in (gain.mean, gain.low, gain.high))
-    low, high = min(low, high), max(low, high)
+    mean = 100.0 * sign * gain.mean
     digits = 0 if mean >= 10.0 else 1 if mean >= 1.0 else 2
+    # Adding 0.0 turns a rounded -0.0 into 0.0.
+    low, high = sorted(round(100.0 * sign * end, digits) + 0.0 for end in (gain.low, gain.high))
     if np.isnan(low):
         return f"{mean:.{digits}f} %"
     return f"{mean:.{digits}f} % [{low:.{digits}f}, {high:.{digits}f}]"

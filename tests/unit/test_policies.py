@@ -338,8 +338,15 @@ class Peeking(Half):
     def __init__(self, profile, gamma):
         self.profile = profile
 
+class Leaving(Half):
+    def step(self, state, batch):
+        raise SystemExit(0)
+
 def fails(profile, gamma):
     return 1 / 0
+
+def leaves(profile, gamma):
+    raise SystemExit(0)
 
 def nothing(profile, gamma):
     return None
@@ -400,6 +407,8 @@ def test_a_policy_of_the_users_own_that_anticipates_is_found_out():
         ("own_policies:nothing", "what nothing() returned (NoneType) has no name; a policy has"),
         ("own_policies:Broken", "step() failed: KeyError: 'no such\\nthing'"),
         ("own_policies:Forgetful", "step() must return (state, Allocation); got Allocation"),
+        ("own_policies:Leaving", "step() failed: SystemExit: 0"),
+        ("own_policies:leaves", "leaves() failed: SystemExit: 0"),
         ("own_policies:TooLong", "lengths must lie in 0..gamma = 3; got 99 to 99"),
     ],
 )

@@ -96,11 +96,13 @@ def test_requirements_are_answered_in_words(shown):
 
 def test_who_serves_as_much_is_named_beside_the_first():
     result = made_result(["fixed:1", "delayed"], [8])
-    result.rows["tokens_per_second"] = [100.0, 99.5]
+    result.rows["tokens_per_second"] = [100.0, 99.7]
     result.rows["user_tokens_per_second_p5"] = 50.0
+    result.repeats["tokens_per_second"] = [99.0, 101.0, 98.7, 100.7]
+    result.repeats["user_tokens_per_second_p5"] = 50.0
     assert (
-        "for at least 40 tokens/s in 95 % of requests: fixed:1 or delayed serve most (within 1 %), "
-        "100.0 tokens/s at 8 requests"
+        "for at least 40 tokens/s in 95 % of requests: fixed:1 or delayed serve most (no clear "
+        "difference), 100.0 tokens/s at 8 requests"
     ) in page(result, sla=(40,)).words
 
 
@@ -122,7 +124,8 @@ def test_equal_results_give_equal_bytes(files):
 def test_what_users_name_is_escaped():
     evil = "<script>alert('&')</script>"
     result = made_result(["none", "fixed:3"], [1, 8])
-    for table in (result.rows, result.positions, result.predicted, result.best):
+    tables = result.rows, result.repeats, result.positions, result.predicted, result.best
+    for table in tables:
         table["policy"] = table["policy"].replace("fixed:3", evil)
     result = msgspec.structs.replace(
         result,

@@ -162,7 +162,9 @@ def points(lines, not_lossless=()):
             )
         )
     settings = result.settings | {"policies": list(lines), "labels": {name: name for name in lines}}
-    return msgspec.structs.replace(result, rows=pd.concat(copies), settings=settings)
+    rows = pd.concat(copies, ignore_index=True)
+    repeats = pd.concat([rows.assign(repeat=repeat) for repeat in (0, 1)])
+    return msgspec.structs.replace(result, rows=rows, repeats=repeats, settings=settings)
 
 
 def test_a_requirement_is_met_between_two_concurrencies_linearly():
@@ -176,13 +178,34 @@ def test_a_requirement_is_met_between_two_concurrencies_linearly():
     assert sla_choice(result, 5).between == (4,)
 
 
+def test_who_is_not_clearly_slower_at_the_requirement_is_named_beside_the_first():
+    result = points({"a": [(10, 100)], "b": [(10, 98)], "c": [(10, 99.6)], "d": [(10, 90)]})
+    assert sla_choice(result, 8).close == ("c",)  # less than 0.5 %
+    of_b = result.repeats["policy"] == "b"
+    result.repeats.loc[of_b, "tokens_per_second"] = [90.0, 106.0]  # same mean, wide interval
+    assert sla_choice(result, 8).close == ("b", "c")
+    result.repeats.loc[of_b, "user_tokens_per_second_p5"] = [7.0, 10.0]  # compared once: unclear
+    assert sla_choice(result, 8).close == ("b", "c")
+
+
+def test_the_band_of_the_gain_is_its_paired_interval():
+    """Repeats differ by far more than the policies do; the gain is 5 % in each."""
+    result = made_result(["fixed:1", "delayed"], [8])
+    result.repeats["tokens_per_second"] = [100.0, 300.0, 105.0, 315.0]
+    result.rows["tokens_per_second"] = [200.0, 210.0]
+    gain = throughput_figure(result).axes[1]
+    assert [line.get_ydata()[0] for line in gain.lines[::2]] == pytest.approx([0.0, 5.0])
+    band = gain.collections[1].get_paths()[0].vertices[:, 1]
+    assert band == pytest.approx(np.full(len(band), 5.0))
+
+
 def test_a_requirement_is_what_95_percent_of_requests_get_not_the_mean():
     result = points({"a": [(10, 10), (8, 16)], "b": [(10, 9), (7, 12)]})
     result.rows.loc[result.rows["policy"] == "a", "user_tokens_per_second_p5"] = [7.5, 6.0]
     choice = sla_choice(result, 8)
     assert (choice.policy, choice.between) == ("b", (1, 2))
     figure = frontier_figure(result, (8,))
-    assert "slowest 5 % of requests" in figure.axes[0].get_xlabel()
+    assert "reached by 95 % of requests" in figure.axes[0].get_xlabel()
     (line,) = (line for line in figure.axes[0].lines if line.get_label() == "a")
     assert line.get_xdata().tolist() == [7.5, 6.0]
     assert "mean over requests" in frontier_figure(result).axes[0].get_xlabel()
@@ -262,6 +285,8 @@ def test_the_title_of_the_forecast_is_the_range_of_its_errors():
     result.rows["predicted_tokens_per_second"] = result.rows["tokens_per_second"] / [1.1, 0.95]
     title = forecast_figure(result).get_suptitle()
     assert title.endswith("-5.0% to +10.0%")
+    result.rows["predicted_tokens_per_second"] = result.rows["tokens_per_second"] * 1.0001
+    assert forecast_figure(result).get_suptitle().endswith(": +0.0%")
 
 
 def test_without_a_single_speed_the_frontier_says_what_to_do():

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import dspark_sched as ds
-from dspark_sched.simulation.intervals import gain_over, relative_half_width
+from dspark_sched.intervals import gain_over, relative_half_width
 from dspark_sched.simulation.notes import where
 from dspark_sched.simulation.policies import make_contenders
 from dspark_sched.simulation.verdict import best_policies, verdicts
