@@ -131,7 +131,7 @@ def _load(profile, num_requests):
     )
 
 
-def _insert(tokens, times, values, unit, rules, notes, price=None):
+def _insert(tokens, times, values, unit, rules, notes, price=None, counted="batch tokens"):
     """Add the probes that make the second rule answer what the first does, or more."""
     source, target = rules
     found = dict(zip(tokens, map(float, values), strict=True))
@@ -140,7 +140,7 @@ def _insert(tokens, times, values, unit, rules, notes, price=None):
     added = sorted(set(found) - set(tokens))
     if added:
         notes.append(
-            f"inserted {len(added)} probes ({_listed(added)} batch tokens), so that lookup "
+            f"inserted {len(added)} probes ({_listed(added)} {counted}), so that lookup "
             f"{target!r} never answers less than {source!r} did"
         )
     if source == "exact":
@@ -187,7 +187,9 @@ def _sum(parts, unit, notes):
         seconds = np.array([part.seconds(r) for r in requests])
         values = _in_unit(part, unit)
         rules = (part.lookup, "linear")
-        lines.append(_insert(requests, seconds, values, f"step_{unit}", rules, notes))
+        lines.append(
+            _insert(requests, seconds, values, f"step_{unit}", rules, notes, counted="requests")
+        )
     if not lines:
         return [], []
     if len(lines) == 1:

@@ -175,6 +175,10 @@ def _per_load(profile, gamma, max_requests):
         if len(seconds) and (seconds == seconds[0]).all():
             inert.append(load)
     everywhere = len(inert) == num_checked
+    if max_requests is None and not everywhere:
+        # Loads that may never run are no doubt of this file where their range was not measured.
+        last = int(_probes(profile)[0][-1])
+        inert = [load for load in inert if load * (1 + gamma) <= last]
     found = []
     if profile.lookup == "floor" and 1 in inert:
         inert.remove(1)

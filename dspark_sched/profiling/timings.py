@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 
 from .. import checks
-from ..checks import InputError, NumberError
+from ..checks import InputError, NumberError, shown
 from ..engines import files
 from ..engines.fields import from_text
 
@@ -165,11 +165,11 @@ def _check_columns(names, where):
     for name in names:
         if name not in COLUMNS:
             raise InputError(
-                f"{where}: unknown column {name!r}; timings have {', '.join(COLUMNS)}. Drop it or "
-                f"rename it"
+                f"{where}: unknown column {shown(name)}; timings have {', '.join(COLUMNS)}. Drop "
+                f"it or rename it"
             )
         if names.count(name) > 1:
-            raise InputError(f"{where}: column {name!r} is there twice; keep one of them")
+            raise InputError(f"{where}: column {shown(name)} is there twice; keep one of them")
     if "requests" not in names:
         raise InputError(
             f"{where}: column 'requests' is missing; it holds R, the requests of a step"
@@ -201,17 +201,19 @@ def _number(cell, name, where, unit, least):
     try:
         value = from_text(cell)
     except ValueError:
-        raise InputError(f"{where}, column {name}: must be a number; got {cell!r}") from None
+        raise InputError(f"{where}, column {name}: must be a number; got {shown(cell)}") from None
     if name == unit:
         if not checks.LEAST_MEASURED <= value <= checks.MOST_MEASURED:
             raise NumberError(
-                f"{where}, column {name}: must be {checks.measured_rule(value)}; got {cell!r}. "
-                f"Leave the row out"
+                f"{where}, column {name}: must be {checks.measured_rule(value)}; got "
+                f"{shown(cell)}. Leave the row out"
             )
         return value
     if not (least <= value <= 2**40 and value.is_integer()):
         bound = "at most 2**40" if value > 2**40 else f"at least {least}"
-        raise InputError(f"{where}, column {name}: must be an integer of {bound}; got {cell!r}")
+        raise InputError(
+            f"{where}, column {name}: must be an integer of {bound}; got {shown(cell)}"
+        )
     return int(value)
 
 

@@ -62,6 +62,7 @@ def test_temperatures_with_a_long_value_are_refused_in_a_short_line(tmp_path, co
 def test_a_csv_cell_that_is_long(tmp_path):
     for text in (f"batch_tokens,{LONG}\n1,1\n", f"batch_tokens,step_ms\n1,{LONG}\n"):
         assert len(refusal(ds.load_profile, tmp_path / "p.csv", text)) < 700
+        assert len(refusal(ds.read_timings, tmp_path / "p.csv", text)) < 700
 
 
 @pytest.mark.parametrize("line", ['1,"2', '1,"2"3'])
