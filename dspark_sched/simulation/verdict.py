@@ -13,6 +13,9 @@ from .notes import runs_of, where
 __all__ = ["best_policies", "verdicts"]
 
 _FEW = 3
+_NO_INTERVAL = (
+    "one repeat gives no interval, so no difference is called clear; use --repeats 3 or more"
+)
 
 
 def verdicts(rows, repeats, contenders, lossless, loads):
@@ -48,7 +51,9 @@ def verdicts(rows, repeats, contenders, lossless, loads):
     said = []
     if shown and fixed:
         said.append(_headline(shown, _against_best(usable[shown], fixed), fixed, loads))
-    if usable:
+    if len(usable) == 1:
+        said.append(f"{next(iter(usable))}: there is no other policy to compare it with")
+    elif usable:
         said.append(_fastest(usable, loads))
     others = [name for name in scheduled if name != shown]
     if fixed and others:
@@ -64,6 +69,8 @@ def verdicts(rows, repeats, contenders, lossless, loads):
         said += _break_even(rows, fixed, none.label if none.drafts else names["none"], loads)
     if usable:
         said += _not_lossless(changing, usable, loads)
+    if len(usable) > 1 and repeats["repeat"].nunique() == 1:
+        said.insert(0, _NO_INTERVAL)
     return tuple(said) or ("none of these policies is one to serve with",)
 
 
