@@ -93,10 +93,11 @@ def agree(records, parallel="data"):
 
 #: What ranks must share, in the order in which a difference explains those after it.
 _SHARED = {
-    "data": ("profile_digest", "source"),
+    "data": ("profile_digest", "source", "configuration_digest"),
     "tensor": (
         "profile_digest",
         "source",
+        "configuration_digest",
         "inputs_digest",
         "capacity",
         "lengths",
@@ -111,6 +112,8 @@ _REMEDIES = {
     "step": "a rank has skipped or repeated a step; count steps that all ranks take",
     "profile_digest": "load the same profile on all ranks: distribute one file",
     "source": "configure the same source of confidences on all ranks",
+    "configuration_digest": "give all schedulers the same lag, captures, options and plain "
+    "profile, and pass configuration= to Decision.of on all ranks",
     "inputs_digest": f"they saw different confidences, ids, bounds or history; {_DECIDE_ONCE}",
 }
 

@@ -16,7 +16,7 @@ import numpy as np
 from .. import checks
 from ..checks import InputError
 from ..types import Status
-from .digest import inputs_digest
+from .digest import configuration_digest, inputs_digest
 
 __all__ = ["SOURCES", "Decision"]
 
@@ -24,9 +24,10 @@ __all__ = ["SOURCES", "Decision"]
 SOURCES = ("head", "estimator", "constant")
 NO_DIGEST = "0" * 64
 
-_MAGIC, _VERSION = b"DSPK", 1
-# magic, version, marks, source, status, R, step, capacity, batch tokens, bucket, two digests
-_HEADER = struct.Struct("<4sHBBIIQqqq32s32s")
+_MAGIC, _VERSION = b"DSPK", 2
+# magic, version, marks, source, status, R, step, capacity, batch tokens, bucket, three digests
+_HEADER = struct.Struct("<4sHBBIIQqqq32s32s32s")
+_DIGESTS = ("profile_digest", "configuration_digest", "inputs_digest")
 _CRC = struct.Struct("<I")
 _FALLBACK, _DRAFT_NEXT = 1, 2
 _HEX = re.compile("[0-9a-f]{64}")
@@ -48,8 +49,9 @@ class Decision(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         R + other tokens + ``lengths.sum()``.
     bucket : int
         Tokens that the pass is padded to; -1: it is not padded.
-    profile_digest, inputs_digest : str
-        64 hexadecimal digits each, as in ``SpsProfile.digest`` and ``inputs_digest``.
+    profile_digest, configuration_digest, inputs_digest : str
+        64 hexadecimal digits each, as in ``SpsProfile.digest``, ``configuration_digest`` and
+        ``inputs_digest``.
     source : {"head", "estimator", "constant"}
         Where the confidences come from.
     status : Status
@@ -62,8 +64,8 @@ class Decision(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     -----
     Two decisions are equal if their bytes are. Bytes (little-endian, no padding): ``DSPK``, version
     u16, marks u8 (1 fallback, 2 draft next), source u8, status u32, R u32, step u64, capacity i64,
-    batch tokens i64, bucket i64, profile digest [32], inputs digest [32], lengths i32 [R], CRC-32
-    of all before u32.
+    batch tokens i64, bucket i64, digests of profile [32], configuration [32] and inputs [32],
+    lengths i32 [R], CRC-32 of all before u32.
     """
 
     step: int
@@ -72,6 +74,7 @@ class Decision(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     batch_tokens: int
     bucket: int = -1
     profile_digest: str = NO_DIGEST
+    configuration_digest: str = NO_DIGEST
     inputs_digest: str = NO_DIGEST
     source: str = "head"
     status: Status = Status.OK
@@ -105,7 +108,7 @@ class Decision(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             fixed[name] = checks.as_count(getattr(self, name), name, least)
             if fixed[name] >= 1 << bits:
                 raise InputError(f"{name} must be below 2**{bits}; got {fixed[name]}")
-        for name in ("profile_digest", "inputs_digest"):
+        for name in _DIGESTS:
             digest = getattr(self, name)
             if not (isinstance(digest, str) and _HEX.fullmatch(digest)):
                 raise InputError(f"{name} must be 64 lowercase hexadecimal digits; got {digest!r}")
@@ -131,6 +134,7 @@ class Decision(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         weights=None,
         emits=None,
         history=None,
+        configuration=None,
         bucket=None,
         source=None,
     ):
@@ -148,6 +152,10 @@ class Decision(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         history : object, optional
             What was remembered **before** this step: a scheduler's ``state``; see
             ``inputs_digest``.
+        configuration : DelayedScheduler, Delayed or mapping, optional
+            What decided: captures, lag, gamma, options, plain profile. Pass the scheduler, so that
+            ``agree`` finds ranks that were configured differently; a loop of its own passes a
+            mapping of names to values.
         bucket : int, optional
             Tokens that the pass is padded to; -1: it is not padded. Default: what the allocation's
             ``plan`` says, -1 without one.
@@ -178,6 +186,7 @@ class Decision(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             batch_tokens=allocation.batch_tokens,
             bucket=bucket,
             profile_digest=_profile_digest(profile),
+            configuration_digest=_configuration_digest(configuration),
             inputs_digest=inputs_digest(
                 confidence,
                 request_ids,
@@ -229,8 +238,7 @@ class Decision(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             self.capacity,
             self.batch_tokens,
             self.bucket,
-            bytes.fromhex(self.profile_digest),
-            bytes.fromhex(self.inputs_digest),
+            *(bytes.fromhex(getattr(self, name)) for name in _DIGESTS),
         )
         content += self.lengths.astype("<i4", copy=False).tobytes()
         content += _CRC.pack(zlib.crc32(content))
@@ -281,13 +289,13 @@ class Decision(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         crc_start = end - _CRC.size
         if _CRC.unpack(data[crc_start:end])[0] != zlib.crc32(data[:crc_start]):
             raise InputError("a damaged decision: its checksum does not fit; send it again")
-        _, _, marks, source, status, _, step, *counts, profile, inputs = _HEADER.unpack_from(data)
+        _, _, marks, source, status, _, step, *rest = _HEADER.unpack_from(data)
         if source >= len(SOURCES) or marks > 3 or status & ~_STATUS_BITS:
             raise InputError(
                 f"a decision of a newer library (source {source}, status {status:#x}); run the "
                 f"same dspark_sched on all ranks"
             )
-        capacity, batch_tokens, bucket = counts
+        capacity, batch_tokens, bucket, *digests = rest
         lengths = np.frombuffer(data, "<i4", num_requests, _HEADER.size).astype(np.int32)
         return cls(
             step=step,
@@ -295,8 +303,7 @@ class Decision(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             capacity=capacity,
             batch_tokens=batch_tokens,
             bucket=bucket,
-            profile_digest=profile.hex(),
-            inputs_digest=inputs.hex(),
+            **{name: digest.hex() for name, digest in zip(_DIGESTS, digests, strict=True)},
             source=SOURCES[source],
             status=Status(status),
             draft_next=bool(marks & _DRAFT_NEXT),
@@ -321,6 +328,13 @@ class Decision(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 @lru_cache(maxsize=4)
 def _profile_digest(profile):
     return profile.digest
+
+
+def _configuration_digest(configuration):
+    if configuration is None:
+        return NO_DIGEST
+    known = getattr(configuration, "configuration_digest", None)
+    return configuration_digest(configuration) if known is None else known
 
 
 def _as_bytes(data):

@@ -1,5 +1,7 @@
 """Section 5.2: capacity from survivals some steps old, lengths from the current ones."""
 
+from functools import cached_property
+
 import msgspec
 import numpy as np
 
@@ -8,6 +10,7 @@ from ..checks import InputError, LosslessnessError
 from ..kernels import hot
 from .assign_step import assign
 from .base import INVALID, as_bounds, assembled, kernel_error, seconds_at
+from .digest import configuration_digest
 from .history import (
     DelayedState,
     added,
@@ -70,6 +73,21 @@ class Delayed:
             )
         #: Whether a step without weights needs none of the options.
         self.is_fused = self.options.is_default and self.resolved.is_default
+
+    @cached_property
+    def configuration_digest(self):
+        """SHA-256 of all that it decides with, except the profile: 64 hexadecimal digits."""
+        # What the checkpoint says is checked when the policy is made; its path differs by machine.
+        options = msgspec.structs.replace(self.options, checkpoint=None, has_confidence=True)
+        return configuration_digest(
+            {
+                "gamma": self.gamma,
+                "lag": self._lag,
+                "unknown": self._unknown,
+                "is_strict": self.is_strict,
+                "options": options,
+            }
+        )
 
     def init(self):
         """State before the first step: nobody is known."""

@@ -1,15 +1,17 @@
-"""One digest for equal inputs, on every machine."""
+"""One digest for equal inputs, and one for equal configurations, on every machine."""
 
 import hashlib
 import struct
+from collections.abc import Mapping
 
 import msgspec
 import numpy as np
 
 from .. import checks
 from ..checks import InputError
+from ..profile import SpsProfile
 
-__all__ = ["inputs_digest"]
+__all__ = ["configuration_digest", "inputs_digest"]
 
 
 def inputs_digest(
@@ -23,7 +25,7 @@ def inputs_digest(
     emits=None,
     history=None,
 ):
-    """SHA-256 of everything that one step is decided from, except the profile.
+    """SHA-256 of everything that one step is decided from, except profile and configuration.
 
     Parameters
     ----------
@@ -48,7 +50,8 @@ def inputs_digest(
     Values count, not their storage: float32 and float64 arrays of equal values have one digest, as
     they lead to one decision (float16 counts as float32, survivals are float64 products), and so do
     all byte orders and strides. -0.0 counts as 0.0, and all NaN are one. What is not given counts
-    as what that means: bounds of 0 and gamma, weights of 1, every request emits.
+    as what that means: bounds of 0 and gamma (known from the confidences, so only with them),
+    weights of 1, every request emits. Other weights count as they are, not by their ratios.
     """
     num_requests, gamma = np.size(request_ids) if request_ids is not None else 0, None
     if confidence is not None:
@@ -67,6 +70,48 @@ def inputs_digest(
     state = hashlib.sha256()
     _feed(state, parts)
     return state.hexdigest()
+
+
+def configuration_digest(configuration):
+    """SHA-256 of what decisions are made with, apart from the profile.
+
+    Parameters
+    ----------
+    configuration : mapping of str to object
+        Values as in ``history``, mappings, profiles, and the records of `LoopOptions`. Numbers
+        count by value (0 is 0.0, a list is the array of its numbers), order does not.
+
+    Returns
+    -------
+    str
+        64 hexadecimal digits, the same on every machine.
+    """
+    if not isinstance(configuration, Mapping):
+        raise InputError(
+            f"configuration must be a DelayedScheduler or a mapping of names to values; got "
+            f"{type(configuration).__name__}"
+        )
+    state = hashlib.sha256()
+    _feed(state, _plain(configuration))
+    return state.hexdigest()
+
+
+def _plain(value):
+    """A value of a configuration as tuples, text, None and arrays of float64."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, SpsProfile):
+        return value.digest
+    if isinstance(value, Mapping):
+        return tuple((str(name), _plain(value[name])) for name in sorted(value, key=str))
+    if isinstance(value, msgspec.Struct):
+        return _plain(msgspec.structs.asdict(value))
+    if hasattr(value, "__dict__") and not hasattr(value, "__array__"):
+        return type(value).__name__, _plain(vars(value))
+    array = checks.as_array(value, "configuration")
+    if array.dtype.kind not in "biuf":
+        raise InputError(f"configuration holds {value!r}; pass numbers, text, None or arrays")
+    return array.astype(np.float64)
 
 
 def _bound(lengths, num_requests, default, name):
@@ -97,9 +142,11 @@ def _feed(state, value):
             _feed(state, item)
     elif value is None:
         state.update(b"n")
-    elif isinstance(value, str | bytes):
-        text = value.encode() if isinstance(value, str) else value
+    elif isinstance(value, str):
+        text = value.encode()
         state.update(struct.pack("<cq", b"s", len(text)) + text)
+    elif isinstance(value, bytes):
+        state.update(struct.pack("<cq", b"b", len(value)) + value)
     else:
         _feed_numbers(state, np.asarray(value))
 
@@ -110,6 +157,10 @@ def _feed_numbers(state, array):
             f"history holds {array.dtype} values; pass records, tuples, arrays of numbers, "
             f"numbers, text or None"
         )
+    if array.dtype.kind == "f" and array.dtype.itemsize > 8:
+        raise InputError(f"history holds {array.dtype} values; pass float64")
+    if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
+        raise InputError(f"history holds {array.max()}, which does not fit into int64")
     kind = b"f" if array.dtype.kind == "f" else b"i"
     state.update(struct.pack(f"<cB{array.ndim}q", kind, array.ndim, *array.shape))
     if kind == b"i":

@@ -75,6 +75,11 @@ class DelayedScheduler:
         """The ``LoopOptions`` in force."""
         return self._policy.options
 
+    @property
+    def configuration_digest(self):
+        """SHA-256 of all that it decides with, except the profile; see ``Decision.of``."""
+        return self._policy.configuration_digest
+
     def plan(
         self,
         request_ids,

@@ -82,14 +82,16 @@ def test_the_bytes_are_these_on_every_machine():
         batch_tokens=9,
         bucket=16,
         profile_digest="ab" * 32,
+        configuration_digest="ef" * 32,
         inputs_digest="cd" * 32,
         source="constant",
         status=ds.Status.FLAT | ds.Status.SURPLUS_CAPACITY,
     )
     expected = (
-        "4453504b" "0100" "02" "02" "09000000" "03000000" "0807060504030201"
+        "4453504b" "0200" "02" "02" "09000000" "03000000" "0807060504030201"
         "0600000000000000" "0900000000000000" "1000000000000000"
-        + "ab" * 32 + "cd" * 32 + "03000000" "00000000" "02000000" "155f85a2"
+        + "ab" * 32 + "ef" * 32 + "cd" * 32
+        + "03000000" "00000000" "02000000" "a6577de4"
     )  # fmt: skip
     assert record.to_bytes().hex() == expected
     assert record.digest() == hashlib.sha256(bytes.fromhex(expected)).hexdigest()
@@ -108,6 +110,7 @@ def records(draw):
         batch_tokens=batch_tokens,
         bucket=draw(st.one_of(st.just(-1), st.integers(batch_tokens, 2**40))),
         profile_digest=draw(hexes),
+        configuration_digest=draw(hexes),
         inputs_digest=draw(hexes),
         source=draw(st.sampled_from(["head", "estimator", "constant"])),
         status=ds.Status(draw(st.integers(0, sum(flag.value for flag in ds.Status)))),
@@ -159,6 +162,7 @@ def test_a_difference_in_any_field_is_a_difference():
         "batch_tokens": 8,
         "bucket": -1,
         "profile_digest": "0" * 64,
+        "configuration_digest": "1" * 64,
         "inputs_digest": "0" * 64,
         "source": "constant",
         "status": ds.Status.FLAT,
@@ -182,6 +186,10 @@ def test_a_difference_in_any_field_is_a_difference():
         ({"source": "oracle"}, "source must be one of 'head', 'estimator', 'constant'"),
         ({"request_ids": [1]}, "request_ids must have one id per row of confidence"),
         ({"history": {1: 2}}, "history holds object values"),
+        ({"history": np.array([2**64 - 1], np.uint64)}, "history holds 18446744073709551615, "),
+        ({"history": np.longdouble(1.0)}, f"history holds {np.dtype(np.longdouble)} values"),
+        ({"configuration": "a"}, "configuration must be a DelayedScheduler or a mapping of names"),
+        ({"configuration": {"a": {1}}}, "configuration holds {1}; pass numbers, text, None or"),
         ({"weights": [1.0]}, "weights must have one value per request, shape (2,); got (1,)"),
     ],
 )
@@ -254,8 +262,8 @@ CONTENT = decision().to_bytes()
     [
         (b"", "not a decision: begins with b'', not with b'DSPK'"),
         (b"PAR1" + CONTENT[4:], "not a decision: begins with b'PAR1'"),
-        (b"DSPK\x02\x00" + CONTENT[6:], "a decision of version 2, this library reads version 1; "),
-        (CONTENT[:-1], "a truncated decision: 123 bytes of 124; size the buffer by "),
+        (b"DSPK\x01\x00" + CONTENT[6:], "a decision of version 1, this library reads version 2; "),
+        (CONTENT[:-1], "a truncated decision: 155 bytes of 156; size the buffer by "),
         (CONTENT + b"\0\1", "2 bytes after a decision that are not all zero; "),
         (CONTENT[:-1] + b"\0", "a damaged decision: its checksum does not fit; "),
         ("text", "a decision is read from bytes; got str"),
@@ -271,7 +279,7 @@ def test_a_buffer_that_is_too_small_is_refused_before_anything_is_sent():
     with pytest.raises(ds.InputError) as error:
         decision().to_bytes(100)
     assert str(error.value) == (
-        "a decision on 2 requests takes 124 bytes, more than num_bytes = 100; size buffers by "
+        "a decision on 2 requests takes 156 bytes, more than num_bytes = 100; size buffers by "
         "Decision.num_bytes(most requests)"
     )
 
@@ -343,6 +351,8 @@ def test_everything_that_a_step_is_decided_from_counts():
         inputs_digest(CONFIDENCE, history=state.state),
         inputs_digest(CONFIDENCE, history=("a", b"b", 1, 2.0)),
         inputs_digest(CONFIDENCE, history=("ab", b"", 1, 2.0)),
+        inputs_digest(CONFIDENCE, history=("a", "b", 1, 2.0)),
+        inputs_digest(CONFIDENCE, history=(b"a", b"b", 1, 2.0)),
         inputs_digest(CONFIDENCE, history=(("a", b"b"), 1, 2.0)),
         inputs_digest(CONFIDENCE, history=("a", b"b", 1.0, 2.0)),
     ]
@@ -383,6 +393,88 @@ def test_a_step_without_confidences_has_a_digest_of_what_there_is():
     assert len({record.inputs_digest for record in records}) == 3
     assert records[0] == records[3]
     assert records[0].source == "constant"
+
+
+# Digest of the configuration
+
+
+def configured(gamma=3, lag=2, profile=PROFILE, **options):
+    """Digest of the configuration of such a scheduler."""
+    return ds.DelayedScheduler(profile, gamma, lag, **options).configuration_digest
+
+
+PLAIN = ds.SpsProfile([2, 16], step_seconds=[0.008, 0.009])
+SLOWER = ds.SpsProfile([2, 16], step_seconds=[0.008, np.nextafter(0.009, 1.0)])
+
+
+def test_everything_that_a_scheduler_decides_with_is_in_the_digest_of_the_configuration():
+    digests = [
+        configured(),
+        configured(gamma=4),
+        configured(lag=3),
+        configured(unknown=0.5),
+        configured(invalid="raise"),
+        configured(captures=[4, 8]),
+        configured(captures=[4, 16]),
+        configured(captures=[4, 8], fill_padding=True),
+        configured(mode="uniform"),
+        configured(min_gain=0.0),
+        configured(min_gain=0.1),
+        configured(min_gain=0.1, baseline="none"),
+        configured(overhead_seconds=1e-6),
+        configured(drafting=ds.Drafting(PLAIN)),
+        configured(drafting=ds.Drafting(SLOWER)),
+        configured(drafting=ds.Drafting(PLAIN, up=0.03)),
+        configured(drafting=ds.Drafting(PLAIN, probe_every=63)),
+        configured(source=ds.ConstantSurvival([0.9, 0.5, 0.1])),
+        configured(source=ds.ConstantSurvival([0.9, 0.5, 0.2])),
+        configured(source=ds.AcceptanceEstimator(3)),
+        configured(source=ds.AcceptanceEstimator(3, explore_every=5)),
+    ]
+    assert len(set(digests)) == len(digests)
+
+
+def test_equal_configurations_have_one_digest_whatever_they_are_written_in():
+    one = {"captures": [4, 8], "min_gain": 0, "drafting": ds.Drafting(PLAIN)}
+    other = {"captures": np.array([4, 8], np.int32), "min_gain": 0.0}
+    assert configured(**one) == configured(**other, drafting=ds.Drafting(PLAIN))
+    assert configured(unknown=0.5) == configured(unknown=[0.5] * 3)
+    assert configured() == configured(profile=PLAIN)  # it has a digest of its own
+
+
+def test_the_digest_of_the_configuration_is_this_on_every_machine():
+    content = struct.pack("<cq", b"t", 2)
+    content += struct.pack("<cqcq8s", b"t", 2, b"s", 8, b"captures")
+    content += struct.pack("<cBq2d", b"f", 1, 2, 4.0, 8.0)
+    content += struct.pack("<cqcq3s", b"t", 2, b"s", 3, b"lag") + struct.pack("<cBd", b"f", 0, 2.0)
+    record = decision(configuration={"lag": 2, "captures": [4, 8]})
+    assert record.configuration_digest == hashlib.sha256(content).hexdigest()
+
+
+def test_work_and_other_sources_show_in_the_digest_of_a_scheduler():
+    scheduler = ds.DelayedScheduler(PROFILE, 3)
+    before = scheduler.configuration_digest
+    scheduler.step(IDS, CONFIDENCE)
+    assert scheduler.configuration_digest == before
+    scheduler.change_source(ds.ConstantSurvival([0.9, 0.5, 0.1]))
+    assert scheduler.configuration_digest != before
+
+
+@pytest.mark.parametrize("parallel", ["data", "tensor"])
+def test_ranks_configured_differently_are_named(parallel):
+    schedulers = [
+        ds.DelayedScheduler(PROFILE, 3, drafting=ds.Drafting(plain)) for plain in (PLAIN, SLOWER)
+    ]
+    ranks = [decision(configuration=scheduler) for scheduler in schedulers]
+    first, other = (rank.configuration_digest[:12] for rank in ranks)
+    assert ds.agree([ranks[0]] * 2, parallel).bucket == 8
+    with pytest.raises(ds.InputError) as error:
+        ds.agree(ranks, parallel)
+    assert str(error.value) == (
+        f"ranks 0 and 1 differ in configuration_digest ({first}... / {other}...); give all "
+        f"schedulers the same lag, captures, options and plain profile, and pass configuration= "
+        f"to Decision.of on all ranks"
+    )
 
 
 # What ranks agree on
