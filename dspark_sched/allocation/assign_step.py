@@ -6,7 +6,7 @@ from .. import checks
 from ..checks import InputError
 from ..kernels import hot
 from ..types import Status
-from .base import as_bounds, assembled, kernel_error, seconds_at, status_of
+from .base import as_bounds, assembled, kernel_error, seconds_at, status_of, step_time
 from .history import DelayedState, carried
 from .scratch import scratch
 
@@ -157,6 +157,11 @@ def _allocation(policy, planned, lengths, admitted, tokens, num_invalid):
     if record.bucket >= 0 or record.batch_tokens == 0:  # padded, or nothing runs at all
         seconds = record.step_seconds
         bits |= record.status.value & _EXTRAPOLATED
+    elif policy.resolved.cost.captures is not None:  # NO_BUCKET: fewer drafts bring no bucket back
+        batch_tokens = demand.base_tokens + admitted
+        seconds = record.overhead_seconds + step_time(
+            policy.profile, batch_tokens, demand.num_requests
+        )
     else:
         seconds = record.overhead_seconds + seconds_at(
             policy.profile,

@@ -31,13 +31,14 @@ class FixedLength:
 
     def step(self, state, batch):
         """Allocate one step."""
-        gamma = batch.confidence.shape[1]
+        confidence = checks.as_confidence(batch.confidence)
+        gamma = confidence.shape[1]
         if self._length > gamma:
             raise InputError(
                 f"policy {self.name} wants {self._length} drafts per request, but gamma is {gamma}"
             )
         checked = candidates(
-            batch.confidence, batch.max_lengths, batch.min_lengths, batch.other_tokens, True, "drop"
+            confidence, batch.max_lengths, batch.min_lengths, batch.other_tokens, True, "drop"
         )
         lengths = np.clip(np.int32(self._length), checked.first, checked.last)
         verified = np.arange(gamma) < lengths[:, None]

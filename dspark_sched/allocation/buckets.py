@@ -36,9 +36,10 @@ class StepCost:
         if self.captures is None:
             return self.profile.curve(base_tokens, num_drafts, num_requests)
         stop = base_tokens + num_drafts + 1
-        if stop > len(self._table):
-            self._table = self._padded_table(1 << (stop - 1).bit_length())
-        theta = self._table[base_tokens:stop]
+        table = self._table
+        if stop > len(table):
+            table = self._table = self._padded_table(1 << (stop - 1).bit_length())
+        theta = table[base_tokens:stop]
         overhead = self.profile.overhead_seconds(num_requests)
         unable = np.isnan(theta)
         if unable.any():  # past the last probe of a profile that refuses to go on

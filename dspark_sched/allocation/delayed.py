@@ -123,7 +123,7 @@ class Delayed:
         estimate = source.update(state.estimate, request_ids, accepted, verified, exclude)
         return msgspec.structs.replace(state, estimate=estimate)
 
-    def step(self, state, batch, validate=True, out=None):
+    def step(self, state, batch, validate=True, out=None, drafts=None):
         """Decide one step.
 
         Parameters
@@ -134,12 +134,14 @@ class Delayed:
             not to draft.
         validate : bool
         out : ndarray of int32, shape (R,), optional
+        drafts : bool, optional
+            As in ``DelayedScheduler.plan``.
 
         Returns
         -------
         DelayedState, Allocation
         """
-        if self.is_fused and batch.weights is None and batch.emits is None:
+        if self.is_fused and batch.weights is None and batch.emits is None and drafts is None:
             return self._fused_step(state, batch, validate, out)
         planned = plan(
             self,
@@ -150,6 +152,7 @@ class Delayed:
             other_tokens=batch.other_tokens,
             weights=batch.weights,
             emits=batch.emits,
+            drafts=drafts,
         )
         confidence = batch.confidence if planned.needs_confidence else None
         return assign(self, state, planned, confidence, validate=validate, out=out)

@@ -37,7 +37,7 @@ class ConstantSurvival:
         """Refuse: there is nothing to learn."""
         raise InputError("a constant survival learns nothing; use source=AcceptanceEstimator(...)")
 
-    def explored(self, num_steps, num_requests):
+    def explored(self, num_steps, num_requests, probe_every=0):
         """No row is explored."""
         return -1
 
@@ -76,7 +76,8 @@ class AcceptanceEstimator:
         any more fall back to the prior thereby; 1 never forgets.
     explore_every : int
         Every so many steps one request, in turn, is verified to its full length whatever is
-        expected of it, so that positions which were given up are seen again; 0: never.
+        expected of it, so that positions which were given up are seen again; 0: never. Probes of
+        ``Drafting`` do so in any case.
     """
 
     name = "estimator"
@@ -173,8 +174,14 @@ class AcceptanceEstimator:
         )
         return confidence, int((~known).sum())
 
-    def explored(self, num_steps, num_requests):
-        """Row that this step verifies to its full length; -1: none."""
+    def explored(self, num_steps, num_requests, probe_every=0):
+        """Row that this step verifies to its full length; -1: none.
+
+        ``probe_every``: the step is a probe of ``Drafting``, made every so many steps; 0: it is
+        not. A probe always explores, the next request in turn.
+        """
+        if probe_every and num_requests:
+            return num_steps // probe_every % num_requests
         turn = num_steps + 1
         if not (self._explore_every and num_requests) or turn % self._explore_every:
             return -1

@@ -28,7 +28,9 @@ class LoopOptions(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     fill_padding : bool
         Raise the capacity to the end of the bucket: rows that are paid for anyway verify the next
         best drafts, never beyond ``max_lengths`` and never at survival 0. Without it they do so
-        only where the lagged survivals promise something.
+        only where the lagged survivals promise something. A baseline that the guard of
+        ``min_gain`` keeps runs as it is, unfilled: choosing drafts for it would take the path that
+        the guard avoids.
     mode : {"ragged", "uniform", "auto"}
         "uniform": one length for all requests, from lagged survivals. "auto": uniform where
         ``uniform_windows_only``, else ragged; the plan says which.

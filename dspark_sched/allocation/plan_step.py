@@ -4,6 +4,7 @@ import msgspec
 import numpy as np
 
 from .. import checks
+from ..checks import InputError
 from ..kernels import hot
 from ..types import Status, StepPlan
 from .base import status_of, step_time
@@ -47,22 +48,21 @@ class _Older(msgspec.Struct, frozen=True, eq=False):
     is_cold: bool
 
 
-def plan(policy, state, request_ids, **facts):
+def plan(policy, state, request_ids, *, drafts=None, **facts):
     """Plan a step from what is older than its drafts.
 
-    ``facts`` are those of ``DelayedScheduler.plan``. ``state`` is not changed: a plan that is not
-    assigned leaves nothing behind.
+    ``drafts`` and ``facts`` are those of ``DelayedScheduler.plan``. ``state`` is not changed: a
+    plan that is not assigned leaves nothing behind.
 
     Returns
     -------
     Planned
     """
-    source, switch = policy.resolved.source, state.drafting
     num_requests = checks.as_array(request_ids, "request_ids").size
     request_ids = checks.as_ids(request_ids, num_requests)
     request_ids, history = realigned(state, request_ids)
-    is_drafted = switch is None or switch.drafts
-    explored = source.explored(state.num_steps, num_requests) if source and is_drafted else -1
+    switch, is_drafted, notes = _switched(state.drafting, drafts)
+    explored = _explored(policy, state, num_requests) if is_drafted else -1
     demand = demanded(policy, num_requests, explored, **facts)
     total = added(state.total, state.recent[0])
     older = _older(policy, state, request_ids, history, total, demand)
@@ -78,9 +78,10 @@ def plan(policy, state, request_ids, **facts):
     bits |= history_status(older.num_unknown, older.is_cold).value
     bits |= Status.KEPT_BASELINE.value * keeps
     bits |= Status.NOT_DRAFTED.value * (not is_drafted)
-    bits |= Status.EXPLORING.value * bool(explored >= 0)
+    bits |= Status.EXPLORING.value * _explores(demand, explored, policy.resolved.is_uniform)
+    record = _record(policy, demand, choice, gain, bits, older.num_unknown, switch, is_drafted)
     return Planned(
-        plan=_record(policy, demand, choice, gain, bits, older.num_unknown, switch, is_drafted),
+        plan=msgspec.structs.replace(record, notes=(*record.notes, *notes)) if notes else record,
         demand=demand,
         profile=choice.profile,
         request_ids=request_ids,
@@ -89,6 +90,43 @@ def plan(policy, state, request_ids, **facts):
         confidence=older.confidence,
         drafting=switch,
     )
+
+
+def _switched(switch, drafts):
+    """(the switch, told what this step really does; whether it drafts; what to note about it)."""
+    if drafts is None:
+        return switch, switch is None or switch.drafts, ()
+    if not isinstance(drafts, bool | np.bool):
+        raise InputError(f"drafts must be True, False or None; got {drafts!r}")
+    if switch is None:
+        if not drafts:
+            raise InputError(
+                "drafts=False needs drafting=Drafting(plain_profile): without it nobody knows "
+                "what a step without drafts costs"
+            )
+        return None, True, ()
+    if drafts == switch.drafts:
+        return switch, switch.drafts, ()
+    note = f"drafts={bool(drafts)}, as told: this scheduler alone would have decided otherwise"
+    return msgspec.structs.replace(switch, drafts=bool(drafts)), bool(drafts), (note,)
+
+
+def _explored(policy, state, num_requests):
+    """Row that a learning source wants verified in full; -1: none."""
+    source, switch = policy.resolved.source, state.drafting
+    if source is None:
+        return -1
+    # A probe that verifies nothing would teach nothing, and drafting could never come back.
+    is_probe = switch is not None and switch.drafts and not switch.is_on
+    probe_every = policy.options.drafting.probe_every if is_probe else 0
+    return source.explored(state.num_steps, num_requests, probe_every)
+
+
+def _explores(demand, explored, is_uniform):
+    """Whether bounds left anything to explore."""
+    if explored < 0:
+        return False
+    return bool(demand.first.any() if is_uniform else demand.first[explored] > 0)
 
 
 def _older(policy, state, request_ids, history, total, demand):
@@ -120,7 +158,8 @@ def _chosen(policy, demand, values):
             choice, demand, values, cost.profile, options.min_gain, options.baseline
         )
     if options.fill_padding and not keeps:
-        choice = filled(choice, demand, cost.bucket(demand.base_tokens + choice.num_drafts))
+        bucket = cost.bucket(demand.base_tokens + choice.num_drafts)
+        choice = filled(choice, demand, values, bucket)
     return choice, gain, keeps
 
 

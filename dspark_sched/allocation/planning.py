@@ -239,7 +239,7 @@ def _baseline(choice, demand, values, profile, baseline):
     return Choice(num_drafts, value, seconds, profile, length)
 
 
-def filled(choice, demand, bucket):
+def filled(choice, demand, values, bucket):
     """The choice with the rest of its bucket, as far as the bounds allow; -1: no bucket."""
     room = bucket - demand.base_tokens
     if choice.uniform_length is None:
@@ -250,4 +250,23 @@ def filled(choice, demand, bucket):
         num_drafts = length * demand.num_emitting
     if num_drafts <= choice.num_drafts:
         return choice
-    return msgspec.structs.replace(choice, num_drafts=num_drafts, uniform_length=length)
+    value = demand.num_requests + (
+        _best_worth(demand, values, num_drafts)
+        if length is None
+        else float(values[demand.emitting, :length].sum())
+    )
+    return msgspec.structs.replace(
+        choice, num_drafts=num_drafts, uniform_length=length, value=value
+    )
+
+
+def _best_worth(demand, values, num_drafts):
+    """Worth of the minimum lengths and the best drafts beyond them."""
+    first, last = _given(demand.first, demand.last, demand.num_requests, demand.gamma)
+    depth = np.arange(demand.gamma)
+    worth = float(values[depth < first[:, None]].sum())
+    beyond = values[(depth >= first[:, None]) & (depth < last[:, None])]
+    rest = len(beyond) - (num_drafts - int(first.sum()))
+    if rest > 0:
+        beyond = np.partition(beyond, rest)[rest:]
+    return worth + float(beyond.sum())

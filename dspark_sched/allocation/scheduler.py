@@ -89,6 +89,7 @@ class DelayedScheduler:
         other_tokens=0,
         weights=None,
         emits=None,
+        drafts=None,
     ):
         """Decide what can be decided before this step's drafts exist.
 
@@ -100,7 +101,8 @@ class DelayedScheduler:
         max_lengths, min_lengths : array_like of int, shape (R,), optional
             0 <= min <= max <= gamma, older than **all** drafts of this step (tokens left, context
             left), because they size the capacity. In uniform mode the one length lies within the
-            bounds of every request.
+            bounds of every request. A step that does not draft (NOT_DRAFTED) verifies nothing,
+            whatever ``min_lengths`` say.
         other_tokens : int
             Tokens of the pass that are neither anchors nor drafts (prefill chunks).
         weights : array_like of float, shape (R,), optional
@@ -111,6 +113,11 @@ class DelayedScheduler:
             False: the request has one token in this pass, but emits none (its prefill is not
             finished), so it verifies no drafts and brings no bonus token. Its further tokens are
             ``other_tokens``. In uniform mode the one length is that of the others.
+        drafts : bool, optional
+            Whether this step drafts, whatever the switch of ``drafting`` says: pass
+            ``agree(...).draft_next`` of the step before, so that all ranks do the same. It must be
+            older than the drafts. A plan that it overruled says so in ``notes``; the switch goes on
+            from what was really done. None: the switch decides.
 
         Returns
         -------
@@ -120,7 +127,7 @@ class DelayedScheduler:
         ------
         InputError
             The step planned before was not assigned; ids that repeat; bounds or weights that do
-            not fit. Nothing is changed then.
+            not fit; ``drafts=False`` without ``drafting``. Nothing is changed then.
         """
         self._check_not_planned()
         self._planned = self._policy.plan(
@@ -131,6 +138,7 @@ class DelayedScheduler:
             other_tokens=other_tokens,
             weights=weights,
             emits=emits,
+            drafts=drafts,
         )
         return self._planned.plan
 
@@ -186,6 +194,7 @@ class DelayedScheduler:
         other_tokens=0,
         weights=None,
         emits=None,
+        drafts=None,
         out=None,
         validate=True,
     ):
@@ -193,10 +202,11 @@ class DelayedScheduler:
 
         Parameters
         ----------
-        request_ids, max_lengths, min_lengths, other_tokens, weights, emits
+        request_ids, max_lengths, min_lengths, other_tokens, weights, emits, drafts
             As in ``plan``. To cut after a drafted stop token set the confidences behind it to 0.
         confidence, out, validate
-            As in ``assign``.
+            As in ``assign``, but on a step that does not draft they are not looked at: only this
+            call finds out.
 
         Returns
         -------
@@ -210,7 +220,7 @@ class DelayedScheduler:
             unchanged.
         """
         self._check_not_planned()
-        if self._policy.is_fused and weights is None and emits is None:
+        if self._policy.is_fused and weights is None and emits is None and drafts is None:
             batch = Batch(request_ids, confidence, max_lengths, min_lengths, other_tokens)
             self._state, allocation = self._policy.step(self._state, batch, validate, out)
             return allocation
@@ -221,7 +231,10 @@ class DelayedScheduler:
             other_tokens=other_tokens,
             weights=weights,
             emits=emits,
+            drafts=drafts,
         )
+        if not self._planned.plan.is_drafted:
+            confidence = None
         try:
             return self.assign(confidence, out=out, validate=validate)
         finally:
@@ -237,10 +250,14 @@ class DelayedScheduler:
         Parameters
         ----------
         source : "head", AcceptanceEstimator or ConstantSurvival
+            ``unknown=`` is the prior of the head: it rests with another source, and counts again
+            when the head comes back.
         """
         self._check_not_planned()
         options = msgspec.structs.replace(self._policy.options, source=source)
-        self._policy = Delayed(**self._settings, options=options)
+        is_head = isinstance(source, str) and source == "head"
+        settings = self._settings if is_head else {**self._settings, "unknown": None}
+        self._policy = Delayed(**settings, options=options)
         self._state = self._policy.init()
 
     def _check_not_planned(self):

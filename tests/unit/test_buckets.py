@@ -97,6 +97,60 @@ def test_past_the_last_captured_size_the_batch_runs_as_it_is():
     assert ds.Status.NO_BUCKET in plan.status & allocation.status
 
 
+def test_a_batch_without_a_bucket_is_never_priced_at_one():
+    """T(B) = B / 10; 24 tokens, past the last size of 22, become 16: those cost 1.6 s, not 2.2."""
+    line = ds.SpsProfile([1, 40], step_seconds=[0.1, 4.0], lookup="linear")
+    scheduler = ds.DelayedScheduler(
+        line, 3, captures=[5, 12, 22], overhead_seconds=0.5, unknown=0.0
+    )
+    plan = scheduler.plan(range(8), min_lengths=[2] * 8)
+    assert (plan.bucket, plan.batch_tokens) == (-1, 24)
+    allocation = scheduler.assign(np.zeros((8, 3)), max_lengths=[1] * 8)
+    assert allocation.batch_tokens == 16
+    assert allocation.step_seconds == pytest.approx(1.6 + 0.5)
+    assert ds.Status.NO_BUCKET in allocation.status
+
+
+@pytest.mark.parametrize("mode", ["ragged", "uniform"])
+def test_the_forecast_counts_the_drafts_that_fill_the_bucket(mode):
+    """6 was not measured, so only the bare anchors may run in it; filled it holds all drafts."""
+    shelf = ds.SpsProfile([2, 8], step_seconds=[1.0, 1.5], lookup="exact")
+    options = {"captures": [6], "mode": mode, "unknown": [0.9, 0.3]}
+    bare = ds.DelayedScheduler(shelf, 2, **options).plan([1, 2], weights=[1.0, 3.0])
+    assert (bare.capacity, bare.expected_tokens) == (0, 2.0)
+    scheduler = ds.DelayedScheduler(shelf, 2, fill_padding=True, **options)
+    plan = scheduler.plan([1, 2], weights=[1.0, 3.0])
+    assert plan.capacity == 4
+    assert plan.expected_tokens == pytest.approx(2 + 2 * (0.9 + 0.3))
+    assert plan.throughput == pytest.approx(plan.expected_tokens / plan.step_seconds)
+
+
+@examples(300)
+@given(matrices(max_requests=4), profiles(), CAPTURES, st.data())
+def test_a_filled_plan_promises_what_its_lengths_are_worth(confidence, profile, captures, data):
+    """Lagged survivals equal those of now, so the plan forecasts exactly what is then admitted."""
+    size = len(confidence)
+    first = data.draw(st.lists(st.integers(0, 1), min_size=size, max_size=size))
+    plan, allocation = second_step(
+        confidence, profile, {"min_lengths": first}, captures=captures, fill_padding=True
+    )
+    assert plan.expected_tokens == pytest.approx(allocation.expected_tokens, rel=1e-12)
+
+
+def test_a_baseline_that_the_guard_keeps_is_not_filled():
+    """Filling it would need the ragged path that the guard just avoided."""
+    for min_gain, capacity in ((None, 2), (10.0, 0)):
+        scheduler = ds.DelayedScheduler(
+            ds.SpsProfile([1], step_seconds=[1.0]),
+            2,
+            captures=[3],
+            fill_padding=True,
+            min_gain=min_gain,
+            baseline="none",
+        )
+        assert scheduler.plan([1]).capacity == capacity
+
+
 def test_a_bucket_past_the_last_probe_is_marked_as_extrapolated():
     profile = ds.SpsProfile([2, 3], step_seconds=[1.0, 1.01])
     plan, allocation = second_step(np.ones((2, 1)), profile, captures=[2, 8])

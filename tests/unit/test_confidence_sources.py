@@ -204,6 +204,23 @@ def test_exploring_in_uniform_mode_takes_all_to_the_common_length():
     assert [plan.lengths.tolist() for plan in plans] == [[0, 0], [2, 2]]
 
 
+def test_a_step_whose_bounds_leave_nothing_to_explore_does_not_say_that_it_explores():
+    for mode in ("ragged", "uniform"):
+        source = estimator(explore_every=1)
+        scheduler = ds.DelayedScheduler(STEP, 2, source=source, mode=mode)
+        for most, explores in (([0, 0], False), ([2, 2], True)):
+            allocation = scheduler.step([5, 6], max_lengths=most)
+            assert (ds.Status.EXPLORING in allocation.status) == explores
+
+
+def test_the_prior_of_the_head_rests_while_another_source_is_in_force():
+    scheduler = ds.DelayedScheduler(STEP, 2, unknown=[0.0, 0.0])
+    scheduler.change_source(ds.ConstantSurvival([1.0, 1.0]))
+    assert scheduler.step([1]).lengths.tolist() == [2]
+    scheduler.change_source("head")
+    assert scheduler.plan([1]).capacity == 0
+
+
 def test_changing_the_source_forgets_all_history():
     scheduler = ds.DelayedScheduler(STEP, 2)
     for _ in range(3):

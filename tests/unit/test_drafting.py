@@ -1,5 +1,6 @@
 """Not drafting the next step: decided from lagged survivals, with a band, a dwell, and probes."""
 
+import msgspec
 import naive
 import numpy as np
 import pytest
@@ -172,3 +173,134 @@ def test_an_empty_step_moves_nothing_and_costs_nothing():
 def test_settings_are_checked(options, message):
     with pytest.raises(ds.InputError, match=message):
         ds.Drafting(PLAIN, **options)
+
+
+# --- Told from outside: ranks that must do the same ----------------------------------------------
+
+
+def test_what_the_ranks_agreed_on_overrules_the_switch_of_each():
+    """One rank wants to draft, the other does not: told so, both do, and neither gets stuck."""
+    ranks = [scheduler_of(), scheduler_of()]
+    for _ in range(3):  # cold, then rank 0 knows .9 and rank 1 knows .1
+        plans = [rank.plan([7], drafts=True) for rank in ranks]
+        for rank, confidence in zip(ranks, (GOOD, BAD), strict=True):
+            rank.assign(confidence)
+    assert [plan.draft_next for plan in plans] == [True, False]
+    records = [
+        ds.Decision.of(rank.step([7], confidence, drafts=True), DRAFTED, confidence, [7], step=3)
+        for rank, confidence in zip(ranks, (GOOD, BAD), strict=True)
+    ]
+    agreed = ds.agree(records).draft_next
+    assert [record.draft_next for record in records] == [True, False]
+    assert agreed
+    plans = [rank.plan([7], drafts=agreed) for rank in ranks]
+    assert [plan.is_drafted for plan in plans] == [True, True]
+    assert not plans[0].notes
+    assert "drafts=True, as told" in plans[1].notes[0]
+    assert ds.Status.NOT_DRAFTED not in plans[1].status
+    for rank, confidence in zip(ranks, (GOOD, BAD), strict=True):
+        rank.assign(confidence)
+
+
+def test_a_step_told_not_to_draft_is_a_plain_step():
+    scheduler = scheduler_of()
+    plan = scheduler.plan([7], drafts=False)
+    allocation = scheduler.assign()
+    assert allocation.lengths.tolist() == [0]
+    assert (plan.is_drafted, plan.step_seconds) == (False, 1.0)
+    assert ds.Status.NOT_DRAFTED in plan.status & allocation.status
+    assert "drafts=False, as told" in plan.notes[0]
+
+
+def test_a_probe_that_was_forbidden_stays_due_and_one_that_was_forced_counts():
+    """Off, every third step probes: told not to, it asks again; told to draft, it waits anew."""
+    scheduler = scheduler_of(probe_every=3)
+    run(scheduler, [BAD, BAD])
+    wants = []
+    for told in (None, None, False, False, True, None, None, None):
+        plan = scheduler.plan([7], drafts=told)
+        scheduler.assign(BAD if plan.is_drafted else None)
+        wants.append(plan.draft_next)
+    assert wants == [False, True, True, True, False, False, True, False]
+
+
+def test_agreeing_with_the_switch_changes_nothing():
+    told, free = scheduler_of(probe_every=4), scheduler_of(probe_every=4)
+    for t in range(30):
+        confidence = GOOD if t % 11 < 3 else BAD
+        drafts = free.state.drafting.drafts
+        one, two = told.step([7], confidence, drafts=drafts), free.step([7], confidence)
+        assert msgspec.structs.asdict(one.plan) == msgspec.structs.asdict(two.plan)
+    assert told.state.drafting == free.state.drafting
+
+
+@pytest.mark.parametrize("loop", ["scheduler", "policy"])
+def test_without_a_switch_a_step_can_be_told_to_draft_only(loop):
+    scheduler = ds.DelayedScheduler(DRAFTED, 1)
+    policy = ds.Delayed(DRAFTED, 1)
+    batch = ds.Batch(np.array([7]), np.array(GOOD))
+
+    def step(drafts):
+        if loop == "scheduler":
+            return scheduler.step([7], GOOD, drafts=drafts)
+        return policy.step(policy.init(), batch, drafts=drafts)[1]
+
+    assert step(True).lengths.tolist() == step(None).lengths.tolist() == [1]
+    with pytest.raises(ds.InputError, match="drafts=False needs drafting="):
+        step(False)
+    with pytest.raises(ds.InputError, match="drafts must be True, False or None; got 1"):
+        step(1)
+
+
+def test_one_call_ignores_the_confidences_of_a_step_that_does_not_draft():
+    """Only the call finds out; two halves know, so there they are refused. The policy alike."""
+    scheduler, policy = (
+        scheduler_of(),
+        ds.Delayed(
+            DRAFTED,
+            1,
+            1,
+            options=ds.LoopOptions(drafting=ds.Drafting(PLAIN, up=0, down=0, dwell=0)),
+        ),
+    )
+    state = policy.init()
+    for drafts in (None, False):
+        allocation = scheduler.step([7], GOOD, drafts=drafts)
+        batch = ds.Batch(np.array([7]), np.array(GOOD))
+        state, twin = policy.step(state, batch, drafts=drafts)
+        assert allocation.lengths.tolist() == twin.lengths.tolist()
+    assert ds.Status.NOT_DRAFTED in allocation.status & twin.status
+
+
+@pytest.mark.parametrize("probe_every", [63, 64, 65])
+@pytest.mark.parametrize("explore_every", [0, 16])
+def test_probes_of_a_learning_source_explore_so_it_recovers(probe_every, explore_every):
+    """A drafter that fails for 400 steps, then never: without forgetting, only probes can see it.
+
+    Verifying nothing in a probe would leave the estimate where it is for ever, whenever the
+    periods of probing and exploring do not coincide.
+    """
+    profile = ds.SpsProfile([1, 2, 3], step_seconds=[1.2, 1.6, 1.7])
+    source = ds.AcceptanceEstimator(2, prior=[0.9, 0.8], decay=1.0, explore_every=explore_every)
+    drafting = ds.Drafting(PLAIN, probe_every=probe_every)
+    scheduler = ds.DelayedScheduler(profile, 2, source=source, drafting=drafting)
+    drafted = []
+    for t in range(6000):
+        plan = scheduler.plan([0])
+        length = int(scheduler.assign().lengths[0])
+        probes = t >= 400 and plan.is_drafted and not drafted[-1]
+        if probes and not plan.draft_next:
+            assert ds.Status.EXPLORING in plan.status
+            assert length == 2
+        scheduler.update([0], [0 if t < 400 else length], [length])
+        drafted.append(plan.is_drafted)
+    assert not all(drafted[300:400])
+    assert all(drafted[-500:])
+
+
+def test_probes_take_the_requests_in_turn():
+    source = ds.AcceptanceEstimator(1, prior=[0.01], explore_every=0)
+    scheduler = scheduler_of(probe_every=3, source=source)
+    lengths = [scheduler.step([5, 6]).lengths.tolist() for _ in range(20)]
+    explored = [rows for rows in lengths if any(rows)]
+    assert explored[:4] in ([[1, 0], [0, 1]] * 2, [[0, 1], [1, 0]] * 2)

@@ -30,6 +30,12 @@ def one_step(policy, batch):
     return policy.step(policy.init(), batch)[1]
 
 
+def test_fixed_lengths_take_plain_lists_as_the_other_policies_do():
+    plan = one_step(ds.FixedLength(CHEAP, 1), ds.Batch([7, 8], [[0.9, 0.8], [0.5, 0.4]]))
+    assert plan.lengths.tolist() == [1, 1]
+    assert plan.expected_tokens == pytest.approx(2 + 0.9 + 0.5)
+
+
 # --- Threshold ----------------------------------------------------------------------------------
 
 
