@@ -199,7 +199,8 @@ class Allocation(msgspec.Struct, frozen=True, eq=False):
     status : Status
     num_unknown_rows, num_invalid_rows : int
     plan : StepPlan or None
-        What was planned beforehand; None where the whole decision was made in one go.
+        What was planned beforehand; None where the whole decision was made in one go, which only
+        happens with the confidences of a head (``source`` "head").
     """
 
     lengths: np.ndarray

@@ -212,6 +212,8 @@ class DelayedScheduler:
         -------
         Allocation
             ``capacity`` is what the older confidences allowed, ``surplus`` what found no draft.
+            ``plan`` is None where no option, weight, ``emits`` or ``drafts`` was given: one kernel
+            then plans and assigns, and the source is the head. Call ``plan`` for its record.
 
         Raises
         ------

@@ -152,6 +152,14 @@ def test_the_source_in_force_is_in_every_plan(source, name):
         scheduler.assign(confidence)
 
 
+def test_a_step_without_a_plan_record_has_the_head_as_its_source_and_no_other_does():
+    """One kernel decides a step without options; the record is left out for speed."""
+    assert ds.DelayedScheduler(STEP, 2).step([1], [[0.9, 0.9]]).plan is None
+    for source in (estimator(), ds.ConstantSurvival([0.9, 0.5])):
+        allocation = ds.DelayedScheduler(STEP, 2, source=source).step([1])
+        assert allocation.plan.source == source.name
+
+
 def test_a_constant_source_plans_the_first_step_on_its_survivals():
     scheduler = ds.DelayedScheduler(STEP, 2, source=ds.ConstantSurvival([0.9, 0.5]))
     allocation = scheduler.step([1, 2, 3])
