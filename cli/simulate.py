@@ -79,7 +79,10 @@ Examples:
     "previous; exact: schedule measured sizes only. [default: the file's own rule; ceil for CSV]",
 )
 @click.option(
-    "--sps-format", type=FORMATS, help="Of --sps and --plain-sps. [default: recognised by fields]"
+    "--sps-format",
+    type=FORMATS,
+    metavar="NAME",
+    help="Of --sps and --plain-sps. [default: recognised by fields]",
 )
 @click.option("--select", metavar="NAME", help="The table to take, of a file that holds several.")
 @click.option("--log", metavar="FILE", help=f"Held-out log. [default: the bundled {DEFAULT_LOG}]")

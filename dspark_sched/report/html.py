@@ -85,10 +85,16 @@ def sla_sentence(result, required):
         low, high = choice.between
         place = f"between {low} and {num_requests(high)} (linear)"
     throughput = rate(choice.tokens_per_second)
-    names = " or ".join((choice.policy, *choice.close[:2]))
+    marks = dict(zip(result.rows["policy"], result.rows["lossless"], strict=True))
+    found = (choice.policy, *choice.close[:2])
+    names = " or ".join(_in_prose(name, marks[name]) for name in found)
     more = f" or {len(choice.close) - 2} more" if len(choice.close) > 2 else ""
     serves = "serve most (no clear difference)" if choice.close else "serves most"
     return f"{start}: {names}{more} {serves}, {throughput} tokens/s {place}"
+
+
+def _in_prose(name, lossless):
+    return "'none'" if name == "none" else f"{name} (?)" if lossless is None else name
 
 
 def _section(heading, *parts):

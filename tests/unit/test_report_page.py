@@ -152,6 +152,8 @@ def test_a_policy_that_changes_the_output_is_marked():
     assert "fixed:1 (not lossless)" in words
     assert words.count("fixed:3 (not known to be lossless)") == 7  # best table and 6 matrices
     assert "delayed (not" not in words
+    result.rows["tokens_per_second"] = [1.0, 2.0, 3.0]
+    assert "fixed:3 (?) or delayed serve most" in page(result, sla=(5,)).words
 
 
 def test_how_sure_a_lead_is_is_said_in_the_first_table():
@@ -190,4 +192,4 @@ def test_what_is_not_known_is_a_dash_not_a_number():
     result.rows["user_tokens_per_second_p5"] = [np.nan, 10.0]
     words = page(result, sla=(5,)).words
     assert "nan" not in words.lower()
-    assert "for at least 5 tokens/s in 95 % of requests: none serves most" in words
+    assert "for at least 5 tokens/s in 95 % of requests: 'none' serves most" in words
