@@ -119,6 +119,31 @@ def test_weights_and_silent_requests_leave_the_law_alone(change, curve, options)
     assert max(len(lengths) for lengths in result.lengths) > 1
 
 
+class Told:
+    """Others decide whether it drafts: not right after a step that promised less than .6."""
+
+    name = "told"
+
+    def __init__(self, policy):
+        self.policy = policy
+
+    def init(self):
+        return self.policy.init()
+
+    def step(self, state, batch):
+        promised = state.history[-1][:, 0]
+        drafts = state.drafting.idle > 0 or not (promised < 0.6).any()
+        return self.policy.step(state, batch, drafts=drafts)
+
+
+@pytest.mark.parametrize("options", [{"drafting": ALL["drafting"]}, ALL])
+def test_being_told_whether_to_draft_leaves_the_law_alone(options):
+    """What overrules the switch is older than the drafts, as the switch itself is."""
+    result = output_law(Told(policy_of(CLIFF, 2, 1, options)), world_of((2, 2, 1), 2), 3)
+    assert result.total_variation == 0
+    assert max(len(lengths) for lengths in result.lengths) > 1
+
+
 def test_weights_that_see_the_drafts_are_caught():
     """Why weights must be older: here the confidence after draft 1 gives it away.
 
