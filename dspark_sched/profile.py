@@ -479,7 +479,8 @@ class SpsProfile:
             found.append(
                 Finding(
                     "flat",
-                    "flat: every step takes the same time, so all drafts are verified; measure larger batches, until the time rises",
+                    "flat: every step takes the same time, so all drafts are verified; measure "
+                    "larger batches, until the time rises",
                 )
             )
         elif (reachable == reachable[0]).all():

@@ -200,7 +200,9 @@ class Allocation(msgspec.Struct, frozen=True, eq=False):
     num_unknown_rows, num_invalid_rows : int
     plan : StepPlan or None
         What was planned beforehand; None where the whole decision was made in one go, which only
-        happens with the confidences of a head (``source`` "head").
+        happens with the confidences of a head.
+    source : {"head", "estimator", "constant"}
+        Where the confidences came from.
     """
 
     lengths: np.ndarray
@@ -214,6 +216,11 @@ class Allocation(msgspec.Struct, frozen=True, eq=False):
     num_unknown_rows: int = 0
     num_invalid_rows: int = 0
     plan: StepPlan | None = None
+
+    @property
+    def source(self) -> str:
+        """Where the confidences came from."""
+        return "head" if self.plan is None else self.plan.source
 
 
 class Finding(msgspec.Struct, frozen=True):

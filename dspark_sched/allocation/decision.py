@@ -178,7 +178,7 @@ class Decision(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         if bucket is None:
             bucket = -1 if plan is None else plan.bucket
         if source is None:
-            source = "head" if plan is None else plan.source
+            source = allocation.source
         return cls(
             step=step,
             lengths=lengths,

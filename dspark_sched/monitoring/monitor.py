@@ -152,7 +152,7 @@ class Monitor:
             invalid,
             bits,
             inert,
-            0 if plan is None else SOURCES.index(plan.source),
+            SOURCES.index(allocation.source),
             plan is not None,
         )
         self._count(

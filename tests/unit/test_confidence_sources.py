@@ -267,3 +267,11 @@ def test_a_source_of_another_gamma_is_refused():
 )
 def test_a_survival_of_minus_zero_is_zero(options):
     assert ds.DelayedScheduler(STEP, 1, **options).plan([1, 2]).capacity == 0
+
+
+def test_every_allocation_names_its_source():
+    profile = ds.SpsProfile([1, 8], step_ms=[10.0, 20.0])
+    head = ds.DelayedScheduler(profile, gamma=2)
+    assert head.step([0], [[0.5, 0.5]]).source == "head"
+    learning = ds.DelayedScheduler(profile, gamma=2, source=ds.AcceptanceEstimator(2))
+    assert learning.step([0]).source == "estimator"
