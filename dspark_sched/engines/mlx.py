@@ -40,7 +40,7 @@ def read(content, where, select=None):
         overhead = fields.number(entry, "overhead", where, positive=False)
         profile["fixed"] = RequestCost([1], ms=[overhead])
     if "verify_grid" in entry:
-        notes.append("verify_grid (several requests) is not read; see docs/formats-profiles.md")
+        notes.append("verify_grid (several requests) is not read; see docs/formats.md")
     return {**profile, "identity": _identity(key), "notes": tuple(notes)}
 
 

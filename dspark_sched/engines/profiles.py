@@ -230,5 +230,5 @@ def _recognise(content, where):
     raise InputError(
         f"{where}: not a profile of a known format; {hint}its keys are "
         f"{', '.join(map(shown, list(content)[:6])) or 'none'}. Name its "
-        f"format (format=, --format; of simulate --sps-format); see docs/formats-profiles.md"
+        f"format (format=, --format; of simulate --sps-format); see docs/formats.md"
     )

@@ -1,4 +1,4 @@
-"""The examples of docs/formats-logs.md are read by what they illustrate."""
+"""The examples of docs/formats.md are read by what they illustrate."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,8 @@ import pytest
 import dspark_sched as ds
 from dspark_sched.logs.detect import LOG_FORMATS, detect
 
-PAGE = Path(__file__).parents[2] / "docs" / "formats-logs.md"
+PAGE = Path(__file__).parents[2] / "docs" / "formats.md"
+LOGS = PAGE.read_text(encoding="utf-8").split("\n# Logs\n")[1]
 #: Formats of the text blocks of the page, in its order; a block of "(one line)" is joined first.
 FORMATS = [
     "csv",
@@ -28,7 +29,7 @@ ONE_LINE = ("vllm-log", "ds4")
 
 
 def examples():
-    return re.findall(r"```text\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    return re.findall(r"```text\n(.*?)```", LOGS, re.DOTALL)
 
 
 def test_every_example_has_its_format():
@@ -54,4 +55,4 @@ def test_the_example_of_a_format_is_read(tmp_path, format):
 
 def test_every_log_format_is_in_the_table_of_the_page():
     for format in LOG_FORMATS:
-        assert f"| `{format}` |" in PAGE.read_text()
+        assert f"| `{format}` |" in LOGS

@@ -1,4 +1,4 @@
-"""Every example of docs/formats-profiles.md loads as what it is shown for."""
+"""Every example of docs/formats.md loads as what it is shown for."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,8 @@ import pytest
 
 import dspark_sched as ds
 
-PAGE = (Path(__file__).parents[2] / "docs" / "formats-profiles.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
+PAGE = PAGE.split("\n# Logs\n")[0]
 PROFILES, TEMPERATURES = PAGE.split("# Temperatures\n")
 EXAMPLES = re.findall(r"## `([a-z-]+)`[^\n]*\n\n```\w+\n(.*?)```", PROFILES, re.DOTALL)
 
