@@ -689,6 +689,15 @@ def _order_marked(bits, first, last, top, shift, counts, places, keys):
 
 
 @hot
+def _is_silent(confidence, r):
+    """Whether the head said nothing about request r: a row of NaN."""
+    for k in range(confidence.shape[1]):
+        if not np.isnan(confidence[r, k]):
+            return False
+    return True
+
+
+@hot
 def plan_capacity(
     older,
     unknown,
@@ -719,10 +728,7 @@ def plan_capacity(
         for r in range(older.shape[0]):
             if row_valid[r]:
                 continue
-            known = 0
-            while known < older.shape[1] and np.isnan(older[r, known]):
-                known += 1
-            if known == older.shape[1]:
+            if _is_silent(older, r):
                 if unknown.shape[0] == 0:
                     return UNKNOWN_ROW, r, num_invalid, num_unknown, 0, 0, 0.0
                 num_invalid -= 1
@@ -762,12 +768,7 @@ def _with_prior(older, unknown, out):
 def _forget_silent(confidence, row_valid, survival):
     """Mark rows of NaN as unknown for later steps."""
     for r in range(confidence.shape[0]):
-        if row_valid[r]:
-            continue
-        k = 0
-        while k < confidence.shape[1] and np.isnan(confidence[r, k]):
-            k += 1
-        if k == confidence.shape[1]:
+        if not row_valid[r] and _is_silent(confidence, r):
             survival[r, 0] = np.nan
 
 
