@@ -98,8 +98,7 @@ def _first_line(error):
 def _as_float_matrix(values, name, keep_half=False):
     """Return a C-ordered, writeable [rows, gamma] array of float32 or float64."""
     if type(values) is np.ndarray and values.dtype in _FLOATS and values.ndim == 2:
-        flags = values.flags
-        if flags.c_contiguous and flags.writeable and flags.aligned and values.dtype.isnative:
+        if values.flags.carray:
             return values
     array = as_array(values, name)
     kind, itemsize = array.dtype.kind, array.dtype.itemsize
@@ -213,9 +212,7 @@ def check_lengths_out(out, num_requests):
         isinstance(out, np.ndarray)
         and out.dtype == np.int32
         and out.shape == (num_requests,)
-        and out.flags.c_contiguous
-        and out.flags.writeable
-        and out.flags.aligned
+        and out.flags.carray
     )
     if not good:
         raise InputError(
@@ -227,6 +224,8 @@ def check_lengths_out(out, num_requests):
 def as_ids(values, num_requests):
     """Return request ids as an int64 array of shape [R]."""
     array = as_array(values, "request_ids")
+    if array.dtype == np.int64 and array.shape == (num_requests,):
+        return np.ascontiguousarray(array)
     if array.size == 0:
         array = array.astype(np.int64)
     if array.dtype.kind not in "iu":

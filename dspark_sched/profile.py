@@ -155,6 +155,7 @@ class SpsProfile:
         (self._unit, values), *_ = given.items()
         self._batch_tokens = checks.as_probes(batch_tokens, "batch_tokens")
         self._parts = {"fixed": fixed, "alpha": alpha, "draft": draft}
+        self._costs = tuple(item for item in self._parts.items() if item[1] is not None)
         is_whole = fixed is None and alpha is None
         positive = is_whole or self._unit == "steps_per_second"
         self._values = checks.as_measured(values, self._unit, len(self._batch_tokens), positive)
@@ -176,6 +177,7 @@ class SpsProfile:
             self._status |= Status.FLAT
         if len(self._probes) == 1:
             self._status |= Status.ONE_PROBE
+        self._status_bits = self._status.value
 
     def _count_reachable(self):
         if self._max_batch_tokens is None:
@@ -190,7 +192,7 @@ class SpsProfile:
         return reachable
 
     def _check_total(self):
-        least = sum(part.least_seconds for part in self._parts.values() if part is not None)
+        least = sum(part.least_seconds for _, part in self._costs)
         if not least + self._times.min() > 0.0:
             raise InputError(
                 f"the parts of the step time must add up to more than 0 s; the smallest sum is "
@@ -270,7 +272,7 @@ class SpsProfile:
             "max_batch_tokens": self._max_batch_tokens,
             "batch_tokens": self._batch_tokens.tolist(),
             "values": self._values.tolist(),
-            **{name: part.content() for name, part in self._parts.items() if part is not None},
+            **{name: part.content() for name, part in self._costs},
             "identity": self._identity,
         }
 
@@ -324,6 +326,11 @@ class SpsProfile:
     def status(self):
         """``Status.FLAT`` and ``Status.ONE_PROBE`` where they apply; part of every plan."""
         return self._status
+
+    @property
+    def status_bits(self):
+        """``status`` as an integer; composing flags costs as much as a small allocation."""
+        return self._status_bits
 
     def __repr__(self):
         first, last = self._batch_tokens[0], self._batch_tokens[-1]
@@ -380,9 +387,7 @@ class SpsProfile:
     def overhead_seconds(self, num_requests=None):
         """Sum of fixed, alpha(R) and draft(R), in seconds."""
         seconds = 0.0
-        for name, part in self._parts.items():
-            if part is None:
-                continue
+        for name, part in self._costs:
             if num_requests is None and not part.is_constant:
                 raise InputError(
                     f"the step time of this profile depends on the number of requests ({name}); "

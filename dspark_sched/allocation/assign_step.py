@@ -6,7 +6,7 @@ from .. import checks
 from ..checks import InputError
 from ..kernels import hot
 from ..types import Status
-from .base import as_bounds, assembled, kernel_error, seconds_at, status_of, step_time
+from .base import as_bounds, assembled, kernel_error, seconds_at, step_time
 from .history import DelayedState, carried
 from .scratch import scratch
 
@@ -58,8 +58,7 @@ def assign(policy, state, planned, confidence=None, *, max_lengths=None, validat
     confidence = _checked_confidence(confidence, demand)
     first, last = _bounds_of(planned, max_lengths)
     survival = np.empty(confidence.shape)
-    totals, rows = np.empty(demand.gamma), np.empty(demand.gamma, np.int64)
-    work = scratch(confidence.shape)
+    totals = np.empty((2, demand.gamma))
     status, where, num_invalid, granted, extra, tokens = hot.delayed_assign(
         confidence,
         planned.plan.capacity,
@@ -68,14 +67,11 @@ def assign(policy, state, planned, confidence=None, *, max_lengths=None, validat
         first,
         last,
         bool(validate) and policy.is_strict,
+        state.totals[-1],
         survival,
-        work.row_valid,
-        work.older,
-        work.keys,
-        work.counts,
+        scratch(confidence.shape),
         out,
         totals,
-        rows,
     )
     if status != hot.OK:
         raise kernel_error(
@@ -85,10 +81,9 @@ def assign(policy, state, planned, confidence=None, *, max_lengths=None, validat
         policy, planned, out, granted + extra, tokens, num_invalid if validate else 0
     )
     if policy.resolved.source is not None:
-        return _state(state, planned, planned.history, state.recent, state.total), allocation
-    history = (*planned.history[1:], survival)
-    recent = (*state.recent[1:], (totals, rows))
-    return _state(state, planned, history, recent, planned.total), allocation
+        return _state(state, planned, planned.history, state.totals), allocation
+    history, totals = (*planned.history[1:], survival), (*state.totals[1:], totals)
+    return _state(state, planned, history, totals), allocation
 
 
 def _assign_nothing(state, planned, out):
@@ -104,12 +99,12 @@ def _assign_nothing(state, planned, out):
         0,
         float(demand.num_emitting),
         0,
-        status_of(record.status.value & (_INHERITED | _EXTRAPOLATED)),
+        record.status.value & (_INHERITED | _EXTRAPOLATED),
         record.num_unknown_rows,
         record,
     )
-    history, recent = carried(planned.history, state.recent)
-    return _state(state, planned, history, recent, planned.total), allocation
+    history, totals = carried(planned.history), carried(state.totals)
+    return _state(state, planned, history, totals), allocation
 
 
 def _checked_confidence(confidence, demand):
@@ -180,19 +175,18 @@ def _allocation(policy, planned, lengths, admitted, tokens, num_invalid):
         record.capacity,
         tokens,
         num_invalid,
-        status_of(bits),
+        bits,
         record.num_unknown_rows,
         record,
     )
 
 
-def _state(state, planned, history, recent, total):
+def _state(state, planned, history, totals):
     learns = state.estimate is not None or planned.confidence is not None
     return DelayedState(
-        planned.request_ids,
+        planned.id_bytes,
         history,
-        recent,
-        total,
+        totals,
         state.num_steps + learns,
         planned.drafting,
         state.estimate,

@@ -78,8 +78,7 @@ def candidates(
     confidence = checks.as_confidence(confidence, name)
     num_requests, gamma = confidence.shape
     survival = np.empty((num_requests, gamma))
-    row_valid = np.empty(num_requests, np.bool)
-    num_invalid, first_bad = hot.candidate_survival(confidence, survival, row_valid)
+    num_invalid, first_bad = hot.candidate_survival(confidence, survival)
     if validate and invalid == "raise" and num_invalid:
         raise checks.invalid_confidence_error(confidence, first_bad, name)
     first, last = as_bounds(min_lengths, max_lengths, num_requests, gamma)
@@ -89,7 +88,7 @@ def candidates(
     num_granted = int(first.sum())
     return Candidates(
         survival=survival,
-        row_valid=row_valid,
+        row_valid=((confidence >= 0.0) & (confidence <= 1.0)).all(axis=1),
         first=first,
         last=last,
         num_granted=num_granted,
@@ -137,7 +136,7 @@ def allocation(batch, profile, lengths, num_admitted, expected_tokens, capacity=
         total if capacity is None else capacity,
         expected_tokens,
         batch.num_invalid_rows,
-        status or Status.OK,
+        0 if status is None else status.value,
     )
 
 
@@ -150,12 +149,15 @@ def assembled(
     capacity,
     expected_tokens,
     num_invalid_rows,
-    status=Status.OK,
+    bits=0,
     num_unknown_rows=0,
     plan=None,
 ):
-    """Assemble the record of a decision that admitted so many drafts, minimum ones included."""
-    bits = status.value | profile.status.value
+    """Assemble the record of a decision that admitted so many drafts, minimum ones included.
+
+    ``bits`` are those of the ``Status`` flags that the caller knows of.
+    """
+    bits |= profile.status_bits
     throughput = 0.0
     if len(lengths) == 0:
         bits |= _NO_REQUESTS

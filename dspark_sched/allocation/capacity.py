@@ -96,7 +96,6 @@ def search_capacity(
     first, last = as_bounds(min_lengths, max_lengths, num_requests, gamma)
     base_tokens = num_requests + checks.as_count(other_tokens, "other_tokens")
     overhead, theta = profile.curve(base_tokens, num_requests * gamma, num_requests)
-    work = scratch(older.shape)
     status, where, num_invalid, num_unknown, granted, admitted, tokens = hot.plan_capacity(
         older,
         unknown,
@@ -106,11 +105,7 @@ def search_capacity(
         profile.is_rising,
         overhead,
         theta,
-        work.survival,
-        work.row_valid,
-        work.keys,
-        work.counts,
-        work.sums,
+        scratch(older.shape),
     )
     if status == hot.UNKNOWN_ROW:
         raise InputError(
@@ -121,7 +116,7 @@ def search_capacity(
         raise kernel_error(status, where, older, first, last, profile, base_tokens, name)
     capacity = granted + admitted
     seconds = seconds_at(profile, overhead, theta, base_tokens, capacity, num_requests)
-    bits = profile.status.value
+    bits = profile.status_bits
     if num_requests == 0:
         bits |= Status.NO_REQUESTS.value
     if base_tokens + capacity > profile.last_probe:

@@ -11,14 +11,7 @@ from ..kernels import hot
 from .assign_step import assign
 from .base import INVALID, as_bounds, assembled, kernel_error, seconds_at
 from .digest import configuration_digest
-from .history import (
-    DelayedState,
-    added,
-    empty_state,
-    history_status,
-    mean_survival,
-    realigned,
-)
+from .history import DelayedState, empty_state, prior_bits, realigned
 from .options import LoopOptions
 from .plan_step import plan
 from .scratch import scratch
@@ -60,9 +53,10 @@ class Delayed:
         self._lag = checks.as_count(lag, "lag", 1)
         checks.check_choice(invalid, INVALID, "invalid")
         self.is_strict = invalid == "raise"
-        self._unknown = None
+        self._unknown = self._prior = None
         if unknown is not None:
             self._unknown = checks.as_survival_row(unknown, self.gamma, "unknown")
+            self._prior = np.stack([self._unknown, np.ones(self.gamma)])
         self.name = name or ("delayed" if self._lag == 2 else f"delayed:lag={self._lag}")
         self.options = options or NO_OPTIONS
         self.resolved = self.options.resolve(profile, self.gamma)
@@ -99,11 +93,9 @@ class Delayed:
             estimate=None if source is None else source.init(),
         )
 
-    def prior(self, total):
-        """(survival of unknown rows [gamma], whether nothing at all is known)."""
-        if self._unknown is not None:
-            return self._unknown, False
-        return mean_survival(total), total[1][0] == 0
+    def prior(self, state):
+        """Sums and rows [2, gamma] whose mean is the survival of unknown rows."""
+        return state.totals[0] if self._prior is None else self._prior
 
     def plan(self, state, request_ids, **facts):
         """Plan a step before it drafts; see ``plan``."""
@@ -172,31 +164,24 @@ class Delayed:
             checks.check_lengths_out(out, num_requests)
         base_tokens = num_requests + checks.as_count(batch.other_tokens, "other_tokens")
         overhead, theta = self.profile.curve(base_tokens, num_requests * gamma, num_requests)
-        request_ids, history = realigned(state, request_ids)
-        total = added(state.total, state.recent[0])
-        unknown, is_cold = self.prior(total)
-        survival = np.empty((num_requests, gamma))
-        totals, rows = np.empty(gamma), np.empty(gamma, np.int64)
-        work = scratch(confidence.shape)
+        id_bytes, history = realigned(state, request_ids)
+        prior = self.prior(state)
+        survival, totals = np.empty(confidence.shape), np.empty((2, gamma))
         result = hot.delayed_step(
             confidence,
             history[0],
-            unknown,
+            prior,
             first,
             last,
             bool(validate) and self.is_strict,
             self.profile.is_rising,
             overhead,
             theta,
+            state.totals[-1],
             survival,
-            work.row_valid,
-            work.older,
-            work.keys,
-            work.counts,
-            work.sums,
+            scratch(confidence.shape),
             out,
             totals,
-            rows,
         )
         status, where, num_invalid, num_unknown, capacity, granted, extra, tokens = result
         if status != hot.OK:
@@ -211,15 +196,10 @@ class Delayed:
             capacity,
             tokens,
             num_invalid if validate else 0,
-            history_status(num_unknown, is_cold),
+            prior_bits(num_unknown, prior),
             num_unknown,
         )
-        state = DelayedState(
-            request_ids,
-            (*history[1:], survival),
-            (*state.recent[1:], (totals, rows)),
-            total,
-        )
+        state = DelayedState(id_bytes, (*history[1:], survival), (*state.totals[1:], totals))
         return state, allocation
 
 

@@ -162,16 +162,15 @@ def allocate(
     overhead, theta = profile.curve(base_tokens, num_requests * gamma, num_requests)
     strict = bool(validate) and invalid == "raise"
     work = scratch(confidence.shape)
-    arrays = work.survival, work.row_valid, work.keys, work.counts
     if capacity is None:
         result = hot.allocate_early_stop(
-            confidence, first, last, strict, overhead, theta, *arrays, work.sums, lengths
+            confidence, first, last, strict, overhead, theta, work, lengths
         )
     else:
         capacity = checks.as_count(capacity, "capacity")
         # No more than there are drafts: a larger integer could be of another type to Numba.
         most = min(capacity, confidence.size)
-        result = hot.allocate_capacity(confidence, first, last, strict, most, *arrays, lengths)
+        result = hot.allocate_capacity(confidence, first, last, strict, most, work, lengths)
     status, where, num_invalid, granted, admitted, tokens = result
     if status == hot.SMALL_CAPACITY:
         raise InputError(
@@ -190,7 +189,7 @@ def allocate(
         admitted if capacity is None else capacity,
         tokens,
         num_invalid if validate else 0,
-        Status.ANTICIPATING if search == "global" else Status.OK,
+        Status.ANTICIPATING.value if search == "global" else 0,
     )
 
 

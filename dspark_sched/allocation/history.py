@@ -8,17 +8,17 @@ from ..kernels import hot
 from ..types import Status
 
 __all__ = [
+    "UNKNOWN",
     "DelayedState",
-    "added",
     "carried",
     "empty_state",
-    "history_status",
-    "mean_survival",
+    "prior_bits",
     "realigned",
     "rows_of",
 ]
 
-_UNKNOWN_COLD = Status.UNKNOWN_ROWS | Status.COLD_START
+UNKNOWN = Status.UNKNOWN_ROWS.value
+_UNKNOWN_COLD = UNKNOWN | Status.COLD_START.value
 
 
 class DelayedState(msgspec.Struct, frozen=True, eq=False):
@@ -26,65 +26,54 @@ class DelayedState(msgspec.Struct, frozen=True, eq=False):
 
     ``history`` holds the survivals of the last ``lag`` steps, oldest first, realigned to
     ``request_ids`` (the last step's); a row of NaN: the request was absent at some step since.
-    A step that did not draft repeats what was known before it. ``recent`` holds (sums, rows), both
-    per position, of the same steps; ``total`` those of all steps before them, from which the
-    running mean is taken. ``num_steps`` counts steps; ``drafting`` and ``estimate`` belong to the
-    options of these names.
+    A step that did not draft repeats what was known before it. ``totals`` [2, gamma] hold, for the
+    same steps, the sums of the survivals and the usable rows per position of all steps **up to**
+    that one; the oldest gives the running mean. ``num_steps`` counts steps; ``drafting`` and
+    ``estimate`` belong to the options of these names.
     """
 
-    request_ids: np.ndarray
+    id_bytes: bytes
     history: tuple
-    recent: tuple
-    total: tuple
+    totals: tuple
     num_steps: int = 0
     drafting: object = None
     estimate: object = None
+
+    @property
+    def request_ids(self):
+        """Requests of the last step, int64 [R], read-only."""
+        return np.frombuffer(self.id_bytes, np.int64)
 
 
 def empty_state(gamma, lag, drafting=None, estimate=None):
     """State before the first step: nobody is known."""
     nobody = np.empty((0, gamma))
-    nothing = (np.zeros(gamma), np.zeros(gamma, np.int64))
     return DelayedState(
-        request_ids=np.empty(0, np.int64),
+        id_bytes=b"",
         history=(nobody,) * lag,
-        recent=(nothing,) * lag,
-        total=nothing,
+        totals=(np.zeros((2, gamma)),) * lag,
         drafting=drafting,
         estimate=estimate,
     )
 
 
-def added(total, step):
-    """Sums and rows of all old steps, with one more."""
-    return total[0] + step[0], total[1] + step[1]
+def carried(kept):
+    """History, or totals, after a step that drafted nothing: the last known ones stay."""
+    return (*kept[1:], kept[-1])
 
 
-def mean_survival(total):
-    """Mean survival per position over old steps; 1 where none was usable."""
-    sums, rows = total
-    mean = np.divide(sums, rows, out=np.ones(len(sums)), where=rows > 0)
-    # Positions may have been usable in different rows; a survival never rises.
-    return np.minimum.accumulate(mean)
-
-
-def carried(history, recent):
-    """History and recent sums after a step that drafted nothing: the last known ones stay."""
-    nothing = (np.zeros_like(recent[0][0]), np.zeros_like(recent[0][1]))
-    return (*history[1:], history[-1]), (*recent[1:], nothing)
-
-
-def history_status(num_unknown, is_cold):
-    """``UNKNOWN_ROWS`` and ``COLD_START`` where they apply."""
-    if not num_unknown:
-        return Status.OK
-    return _UNKNOWN_COLD if is_cold else Status.UNKNOWN_ROWS
+def prior_bits(num_unknown, prior):
+    """Bits of the ``Status`` of a decision on so many unknown rows, and on their ``prior``."""
+    if num_unknown == 0:
+        return 0
+    return UNKNOWN if prior[1, 0] > 0.0 else _UNKNOWN_COLD
 
 
 def realigned(state, request_ids):
     """(ids to keep, histories in the order of this step's requests; NaN: absent last step)."""
-    if np.array_equal(state.request_ids, request_ids):
-        return state.request_ids, state.history
+    id_bytes = request_ids.tobytes()
+    if id_bytes == state.id_bytes:
+        return id_bytes, state.history
     check_unique(request_ids)
     sources = rows_of(state.request_ids, request_ids)
     moved = {}
@@ -93,7 +82,7 @@ def realigned(state, request_ids):
             rows = np.empty((len(request_ids), survival.shape[1]))
             hot.realign(survival, sources if len(survival) else np.full_like(sources, -1), rows)
             moved[id(survival)] = rows
-    return request_ids.copy(), tuple(moved[id(survival)] for survival in state.history)
+    return id_bytes, tuple(moved[id(survival)] for survival in state.history)
 
 
 def check_unique(request_ids):

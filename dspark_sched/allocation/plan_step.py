@@ -8,9 +8,8 @@ from ..checks import InputError
 from ..kernels import hot
 from ..types import Status, StepPlan
 from .base import status_of, step_time
-from .history import added, history_status, realigned
+from .history import UNKNOWN, prior_bits, realigned
 from .planning import Choice, Demand, best_ragged, best_uniform, demanded, filled, guarded
-from .scratch import scratch
 
 __all__ = ["Planned", "plan"]
 
@@ -27,9 +26,8 @@ class Planned(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     plan: StepPlan
     demand: Demand
     profile: object
-    request_ids: np.ndarray
+    id_bytes: bytes
     history: tuple
-    total: tuple
     confidence: np.ndarray | None
     drafting: object
 
@@ -45,7 +43,7 @@ class _Older(msgspec.Struct, frozen=True, eq=False):
     values: np.ndarray
     confidence: np.ndarray | None
     num_unknown: int
-    is_cold: bool
+    bits: int
 
 
 def plan(policy, state, request_ids, *, drafts=None, **facts):
@@ -60,12 +58,11 @@ def plan(policy, state, request_ids, *, drafts=None, **facts):
     """
     num_requests = checks.as_array(request_ids, "request_ids").size
     request_ids = checks.as_ids(request_ids, num_requests)
-    request_ids, history = realigned(state, request_ids)
+    id_bytes, history = realigned(state, request_ids)
     switch, is_drafted, notes = _switched(state.drafting, drafts)
     explored = _explored(policy, state, num_requests) if is_drafted else -1
     demand = demanded(policy, num_requests, explored, **facts)
-    total = added(state.total, state.recent[0])
-    older = _older(policy, state, request_ids, history, total, demand)
+    older = _older(policy, state, request_ids, history[0], demand)
     choice, gain, keeps = _chosen(policy, demand, older.values)
     if switch is not None:
         drafting = policy.options.drafting
@@ -75,7 +72,7 @@ def plan(policy, state, request_ids, *, drafts=None, **facts):
         if not is_drafted:
             choice, gain, keeps = plain, None, False
     bits = policy.resolved.status.value
-    bits |= history_status(older.num_unknown, older.is_cold).value
+    bits |= older.bits
     bits |= Status.KEPT_BASELINE.value * keeps
     bits |= Status.NOT_DRAFTED.value * (not is_drafted)
     bits |= Status.EXPLORING.value * _explores(demand, explored, policy.resolved.is_uniform)
@@ -84,9 +81,8 @@ def plan(policy, state, request_ids, *, drafts=None, **facts):
         plan=msgspec.structs.replace(record, notes=(*record.notes, *notes)) if notes else record,
         demand=demand,
         profile=choice.profile,
-        request_ids=request_ids,
+        id_bytes=id_bytes,
         history=history,
-        total=total,
         confidence=older.confidence,
         drafting=switch,
     )
@@ -129,19 +125,19 @@ def _explores(demand, explored, is_uniform):
     return bool(demand.first.any() if is_uniform else demand.first[explored] > 0)
 
 
-def _older(policy, state, request_ids, history, total, demand):
+def _older(policy, state, request_ids, survival, demand):
     """Survivals that are older than the step's drafts, weighted."""
     source = policy.resolved.source
     if source is None:
-        unknown, is_cold = policy.prior(total)
-        out = scratch((demand.num_requests, demand.gamma)).older
-        values, num_unknown = hot.older_values(history[0], unknown, demand.weights, out)
-        return _Older(values, None, int(num_unknown), is_cold)
+        prior = policy.prior(state)
+        out, spare = np.empty((demand.num_requests, demand.gamma)), np.empty(demand.gamma)
+        values, num_unknown = hot.older_values(survival, prior, demand.weights, spare, out)
+        return _Older(values, None, int(num_unknown), prior_bits(num_unknown, prior))
     confidence, num_unknown = source.confidence(state.estimate, request_ids)
     values = np.cumprod(confidence, axis=1)
     if demand.weights.size:
         values *= demand.weights[:, None]
-    return _Older(values, confidence, num_unknown, False)
+    return _Older(values, confidence, num_unknown, UNKNOWN if num_unknown else 0)
 
 
 def _chosen(policy, demand, values):
@@ -183,7 +179,7 @@ def _record(policy, demand, choice, gain, bits, num_unknown, switch, is_drafted)
         seconds = step_time(profile, padded, demand.num_requests)
     if batch_tokens and bucket < 0 and resolved.cost.captures is not None:
         bits |= Status.NO_BUCKET.value
-    bits |= profile.status.value | _EXTRAPOLATED * (padded > profile.last_probe)
+    bits |= profile.status_bits | _EXTRAPOLATED * (padded > profile.last_probe)
     bits |= Status.NO_REQUESTS.value * (demand.num_requests == 0)
     pays = is_drafted and batch_tokens > 0
     tokens = 0.0

@@ -160,7 +160,6 @@ def _scaled(weights, emitting, num_requests):
 def best_ragged(demand, values, profile, path_seconds):
     """Global search over the capacity on the worth ``values`` [R, gamma] of older drafts."""
     overhead = demand.overhead + path_seconds
-    work = scratch(values.shape)
     status, granted, n, value = hot.search(
         values,
         demand.first,
@@ -168,9 +167,7 @@ def best_ragged(demand, values, profile, path_seconds):
         profile.is_rising,
         overhead,
         demand.theta,
-        work.keys,
-        work.counts,
-        work.sums,
+        scratch(values.shape),
     )
     if status != hot.OK:
         raise profile.beyond_error(demand.base_tokens + granted + n)

@@ -12,7 +12,7 @@ from ..allocation.scratch import scratch
 from ..kernels import hot
 from . import references
 
-__all__ = ["Decision", "bare_kernels", "decisions", "step_and_parts", "validation"]
+__all__ = ["Decision", "calls_of_step", "decisions", "kernels_of_step", "step", "validation"]
 
 
 class Decision(msgspec.Struct, frozen=True, eq=False):
@@ -77,34 +77,37 @@ def _torch_calls(case):
     }
 
 
-def step_and_parts(case):
-    """A step of a stable batch, and the calls that it is made of."""
+def step(case):
+    """A step of a stable batch."""
     out = np.empty(case.num_requests, np.int32)
     scheduler = DelayedScheduler(case.steps, case.gamma)
     ids = np.arange(case.num_requests)
-    return {
-        "step": lambda c: scheduler.step(ids, c, out=out),
-        "plan": lambda c: plan_capacity(c, case.steps),
-        "allocate": lambda c: allocate(c, case.steps, capacity=case.capacity, out=out),
-        "survival": survival,
-    }
+    return lambda c: scheduler.step(ids, c, out=out)
 
 
-def bare_kernels(case):
-    """The kernels of a step as Numba runs them, without any Python around them."""
+def kernels_of_step(case):
+    """The two kernels of a step and the survival pass, without any Python around them."""
     num_requests, gamma = case.num_requests, case.gamma
-    size = num_requests * gamma
     nothing, none = np.empty(0), np.empty(0, np.int32)
-    overhead, theta = case.steps.curve(num_requests, size, num_requests)
-    work = scratch((num_requests, gamma))
-    arrays = work.survival, work.row_valid, work.keys, work.counts
+    overhead, theta = case.steps.curve(num_requests, num_requests * gamma, num_requests)
+    work, survivals = scratch((num_requests, gamma)), np.empty((num_requests, gamma))
     bounds = none, none, True
     curve = case.steps.is_rising, overhead, theta
     out = np.empty(num_requests, np.int32)
     return {
-        "plan": lambda c: hot.plan_capacity(c, nothing, *bounds, *curve, *arrays, work.sums),
-        "allocate": lambda c: hot.allocate_capacity(c, *bounds, case.capacity, *arrays, out),
-        "survival": lambda c: hot.survival_products(c, work.survival),
+        "plan": lambda c: hot.plan_capacity(c, nothing, *bounds, *curve, work),
+        "allocate": lambda c: hot.allocate_capacity(c, *bounds, case.capacity, work, out),
+        "survival": lambda c: hot.survival_products(c, survivals),
+    }
+
+
+def calls_of_step(case):
+    """The public calls that a step replaces."""
+    out = np.empty(case.num_requests, np.int32)
+    return {
+        "plan": lambda c: plan_capacity(c, case.steps),
+        "allocate": lambda c: allocate(c, case.steps, capacity=case.capacity, out=out),
+        "survival": survival,
     }
 
 

@@ -4,13 +4,13 @@ import msgspec
 
 from . import references
 from .cases import GAMMAS, INPUTS, REQUESTS, make_case
-from .decisions import bare_kernels, decisions, step_and_parts, validation
+from .decisions import calls_of_step, decisions, kernels_of_step, step, validation
 from .timing import medians
 
 __all__ = ["Measurement", "measure", "measure_case", "sizes"]
 
 STEP = "DelayedScheduler.step"
-BARE_STEP = "step / bare kernels"
+CALLS = "step / its public calls"
 VALIDATION = "validate=True / False"
 RATIO_SEARCH = "ratio search / sort"
 
@@ -18,8 +18,8 @@ RATIO_SEARCH = "ratio search / sort"
 class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     """Median microseconds of one decision and of what it is compared with.
 
-    The reference is plain NumPy; for a step it is the sum of its parts. ``torch_us``: None
-    without torch.
+    The reference is plain NumPy; for a step it is the sum of its two kernels and the survival
+    pass. ``torch_us``: None without torch.
     """
 
     decision: str
@@ -66,11 +66,9 @@ def measure_case(case):
         found.append(
             _measurement(decision.name, case, times["ours"], times["numpy"], times.get("torch"))
         )
-    times = medians(step_and_parts(case), case.batches)
-    step = times.pop("step")
-    found.append(_measurement(STEP, case, step, sum(times.values())))
-    times = medians(bare_kernels(case), case.batches)
-    found.append(_measurement(BARE_STEP, case, step, sum(times.values())))
+    for name, parts in ((STEP, kernels_of_step(case)), (CALLS, calls_of_step(case))):
+        times = medians({"step": step(case), **parts}, case.batches)
+        found.append(_measurement(name, case, times.pop("step"), sum(times.values())))
     times = medians(validation(case), case.batches)
     found.append(_measurement(VALIDATION, case, times["checked"], times["unchecked"]))
     searches = {

@@ -2,11 +2,11 @@
 
 from .bounds import bounded_sizes
 from .cases import INPUTS
-from .measure import BARE_STEP, RATIO_SEARCH, VALIDATION
+from .measure import CALLS, RATIO_SEARCH, VALIDATION
 
 __all__ = ["bound_lines", "machine_line", "other_lines", "size_lines"]
 
-_BESIDE = (BARE_STEP, VALIDATION, RATIO_SEARCH)
+_BESIDE = (CALLS, VALIDATION, RATIO_SEARCH)
 
 
 def machine_line(found):
@@ -53,7 +53,7 @@ def size_lines(measurements):
 
 
 def other_lines(measurements):
-    """What has no bound: the check of values, the ratio search, a step beside bare kernels."""
+    """What has no bound: the check of values, the ratio search, a step beside public calls."""
     lines = [
         f"{'measured beside':<25} {'R':>5} {'gamma':>5} {'first':>8} {'second':>9} {'ratio':>6}"
     ]

@@ -10,8 +10,8 @@ Nothing is sorted as a whole. The bits of positive float64 numbers, read as inte
 order of the numbers, so candidates are counted into buckets of equal width in bits, best first;
 only buckets in which a decision can fall are put in order. Equal survivals share a bucket.
 
-Work arrays: ``keys`` uint64 [2 R G + 1], ``counts`` int64 and ``sums`` float64 [B], at least
-2 * NUM_BUCKETS and ``counts`` more than G (allocation/scratch.py). No kernel allocates.
+``work`` is one float64 array of at least ``work_size`` places that kernels divide as they need
+(``_parts``); what it holds means nothing between calls. No kernel allocates.
 """
 
 import numpy as np
@@ -22,7 +22,6 @@ __all__ = [
     "allocate_capacity",
     "allocate_early_stop",
     "candidate_survival",
-    "column_sums",
     "delayed_assign",
     "delayed_step",
     "first_bad_bound",
@@ -32,6 +31,7 @@ __all__ = [
     "realign",
     "search",
     "survival_products",
+    "work_size",
 ]
 
 #: A candidate must improve the throughput by more than this, relatively (algorithms.md).
@@ -40,10 +40,32 @@ IMPROVEMENT = 1e-12
 OK, BAD_BOUND, BAD_VALUE, SHORT_CURVE, SMALL_CAPACITY, UNKNOWN_ROW = range(6)
 #: Buckets in which a threshold or the best throughput is located.
 NUM_BUCKETS = 1024
+#: Places of ``counts`` and ``sums``; early stop divides most finely, where G is no larger.
+NUM_PLACES = 8192
 #: Candidates that are put in order one by one.
 FEW = 32
 ZERO = np.uint64(0)
 ONE = np.uint64(1)
+
+
+@hot
+def work_size(num_requests, gamma):
+    """Places that ``work`` needs."""
+    return 3 * num_requests * gamma + 1 + 2 * max(NUM_PLACES, gamma + 1)
+
+
+@hot
+def _parts(work, num_requests, gamma):
+    """Work arrays: survival float64 [R, G], keys uint64 [2 R G + 1], counts int64, sums float64."""
+    size = num_requests * gamma
+    places = max(NUM_PLACES, gamma + 1)
+    keys = 3 * size + 1
+    return (
+        work[:size].reshape((num_requests, gamma)),
+        work[size:keys].view(np.uint64),
+        work[keys : keys + places].view(np.int64),
+        work[keys + places : keys + 2 * places],
+    )
 
 
 @hot
@@ -86,46 +108,61 @@ def _num_unusable(confidence):
 
 
 @hot
-def candidate_survival(confidence, out, row_valid):
+def _num_usable(confidence, r):
+    """Positions of row r before the first one that is NaN or outside [0, 1]."""
+    k = 0
+    while k < confidence.shape[1] and confidence[r, k] >= 0.0 and confidence[r, k] <= 1.0:
+        k += 1
+    return k
+
+
+@hot
+def candidate_survival(confidence, out):
     """Survivals with everything from the first unusable value of a row on set to 0.
 
-    A value that is NaN or outside [0, 1] ends its row's candidates and clears ``row_valid[r]``.
-    Returns the number of such rows and the flat index of the first such value (-1: none).
+    Unusable is what is NaN or outside [0, 1]. Returns the number of rows with such values and the
+    flat index of the first one (-1: none).
     """
     if _num_unusable(confidence) == 0:
-        row_valid[:] = True
         survival_products(confidence, out)
         return 0, -1
     num_invalid = 0
     first_bad = -1
     for r in range(confidence.shape[0]):
+        usable = _num_usable(confidence, r)
         product = 1.0
-        row_valid[r] = True
-        for k in range(confidence.shape[1]):
-            value = np.float64(confidence[r, k])
-            if not (value >= 0.0 and value <= 1.0):
-                if row_valid[r]:
-                    row_valid[r] = False
-                    num_invalid += 1
-                    if first_bad < 0:
-                        first_bad = r * confidence.shape[1] + k
-                value = 0.0
-            product *= value
+        for k in range(usable):
+            product *= np.float64(confidence[r, k])
             out[r, k] = product + 0.0
+        out[r, usable:] = 0.0
+        if usable < confidence.shape[1]:
+            num_invalid += 1
+            if first_bad < 0:
+                first_bad = r * confidence.shape[1] + usable
     return num_invalid, first_bad
 
 
 @hot
-def column_sums(survival, confidence, sums, counts):
-    """Sum survivals per position over the rows that are usable up to it, and count these."""
-    sums[:] = 0.0
-    counts[:] = 0
-    for r in range(survival.shape[0]):
-        for k in range(survival.shape[1]):
-            if not (confidence[r, k] >= 0.0 and confidence[r, k] <= 1.0):
-                break
-            sums[k] += survival[r, k]
-            counts[k] += 1
+def _add_columns(survival, confidence, num_invalid, before, totals):
+    """Add survivals per position over the rows that are usable up to it, and their number.
+
+    ``before`` and ``totals`` [2, G]: sums and rows up to the last step, and up to this one.
+    """
+    num_requests, gamma = survival.shape
+    totals[:] = 0.0
+    # Four rows at a time: each addition to one place waits for the one before.
+    start = num_requests // 4 * 4 if num_invalid == 0 else 0
+    for r in range(0, start, 4):
+        for k in range(gamma):
+            here = survival[r, k] + survival[r + 1, k]
+            totals[0, k] += here + (survival[r + 2, k] + survival[r + 3, k])
+    for r in range(start, num_requests):
+        for k in range(_num_usable(confidence, r)):
+            totals[0, k] += survival[r, k]
+            totals[1, k] += 1.0
+    for k in range(gamma):
+        totals[0, k] += before[0, k]
+        totals[1, k] += before[1, k] + start
 
 
 @hot
@@ -137,12 +174,12 @@ def realign(survival, sources, out):
 
 
 @hot
-def _checked_survival(confidence, first, last, strict, survival, row_valid):
+def _checked_survival(confidence, first, last, strict, survival):
     """Bounds and values: (status, where, rows with unusable values)."""
     row = first_bad_bound(first, last, confidence.shape[1])
     if row >= 0:
         return BAD_BOUND, row, 0
-    num_invalid, first_bad = candidate_survival(confidence, survival, row_valid)
+    num_invalid, first_bad = candidate_survival(confidence, survival)
     if strict and num_invalid > 0:
         return BAD_VALUE, first_bad, num_invalid
     return OK, -1, num_invalid
@@ -427,17 +464,14 @@ def _top(survival, first, last, capacity, keys, counts, lengths):
 
 
 @hot
-def allocate_capacity(
-    confidence, first, last, strict, capacity, survival, row_valid, keys, counts, lengths
-):
+def allocate_capacity(confidence, first, last, strict, capacity, work, lengths):
     """The drafts with the largest survival, as many as ``capacity`` allows (section 5.2).
 
     Returns (status, where, rows with unusable values, drafts granted, drafts admitted beyond
     them, expected tokens).
     """
-    status, where, num_invalid = _checked_survival(
-        confidence, first, last, strict, survival, row_valid
-    )
+    survival, keys, counts, _ = _parts(work, *confidence.shape)
+    status, where, num_invalid = _checked_survival(confidence, first, last, strict, survival)
     if status != OK:
         return status, where, num_invalid, 0, 0, 0.0
     status, granted, admitted, tokens = _top(survival, first, last, capacity, keys, counts, lengths)
@@ -519,27 +553,13 @@ def _climb(bits, first, last, top, shift, counts, sums, overhead, theta, granted
 
 
 @hot
-def allocate_early_stop(
-    confidence,
-    first,
-    last,
-    strict,
-    overhead,
-    theta,
-    survival,
-    row_valid,
-    keys,
-    counts,
-    sums,
-    lengths,
-):
+def allocate_early_stop(confidence, first, last, strict, overhead, theta, work, lengths):
     """Algorithm 1: admit the best candidate while the throughput strictly improves.
 
     Returns what ``allocate_capacity`` returns; SHORT_CURVE: ``theta`` ends before the search.
     """
-    status, where, num_invalid = _checked_survival(
-        confidence, first, last, strict, survival, row_valid
-    )
+    survival, keys, counts, sums = _parts(work, *confidence.shape)
+    status, where, num_invalid = _checked_survival(confidence, first, last, strict, survival)
     if status != OK:
         return status, where, num_invalid, 0, 0, 0.0
     bits = survival.view(np.uint64)
@@ -698,48 +718,34 @@ def _is_silent(confidence, r):
 
 
 @hot
-def plan_capacity(
-    older,
-    unknown,
-    first,
-    last,
-    strict,
-    rising,
-    overhead,
-    theta,
-    survival,
-    row_valid,
-    keys,
-    counts,
-    sums,
-):
+def plan_capacity(older, unknown, first, last, strict, rising, overhead, theta, work):
     """Global search over the capacity from older confidences (section 5.2).
 
     A row of NaN is unknown and counts as ``unknown`` [G]; UNKNOWN_ROW if that is empty. Returns
     (status, where, rows with unusable values, unknown rows, drafts granted, drafts beyond them,
     expected tokens).
     """
-    row = first_bad_bound(first, last, older.shape[1])
+    num_requests, gamma = older.shape
+    row = first_bad_bound(first, last, gamma)
     if row >= 0:
         return BAD_BOUND, row, 0, 0, 0, 0, 0.0
-    num_invalid, _ = candidate_survival(older, survival, row_valid)
+    survival, keys, counts, sums = _parts(work, num_requests, gamma)
+    num_invalid, _ = candidate_survival(older, survival)
     num_unknown = 0
     if num_invalid > 0:
-        for r in range(older.shape[0]):
-            if row_valid[r]:
+        for r in range(num_requests):
+            usable = _num_usable(older, r)
+            if usable == gamma:
                 continue
-            if _is_silent(older, r):
-                if unknown.shape[0] == 0:
-                    return UNKNOWN_ROW, r, num_invalid, num_unknown, 0, 0, 0.0
-                num_invalid -= 1
-                num_unknown += 1
-                survival[r] = unknown
-            elif strict:
-                k = 0
-                while older[r, k] >= 0.0 and older[r, k] <= 1.0:
-                    k += 1
-                where = r * older.shape[1] + k
-                return BAD_VALUE, where, num_invalid, num_unknown, 0, 0, 0.0
+            if not _is_silent(older, r):
+                if strict:
+                    return BAD_VALUE, r * gamma + usable, num_invalid, num_unknown, 0, 0, 0.0
+                continue
+            if unknown.shape[0] == 0:
+                return UNKNOWN_ROW, r, num_invalid, num_unknown, 0, 0, 0.0
+            num_invalid -= 1
+            num_unknown += 1
+            survival[r] = unknown
     status, granted, n, tokens = _search(
         survival, first, last, rising, overhead, theta, keys, counts, sums
     )
@@ -747,8 +753,21 @@ def plan_capacity(
 
 
 @hot
-def _with_prior(older, unknown, out):
-    """Older survivals with the prior in unknown rows (NaN), and the number of these.
+def _running_mean(totals, out):
+    """Mean survival per position of ``totals`` [2, G]: sums, rows; 1 where there is no row.
+
+    It never rises: positions may have been usable in different rows, but a survival never does.
+    """
+    mean = 1.0
+    for k in range(totals.shape[1]):
+        if totals[1, k] > 0.0:
+            mean = min(mean, totals[0, k] / totals[1, k])
+        out[k] = mean
+
+
+@hot
+def _with_prior(older, prior, spare, out):
+    """Older survivals with the mean of ``prior`` [2, G] in unknown rows (NaN); how many these are.
 
     The answer is ``older`` itself if there is none: a copy would push the rest out of the cache.
     """
@@ -757,72 +776,59 @@ def _with_prior(older, unknown, out):
         num_unknown += np.isnan(older[r, 0])
     if num_unknown == 0:
         return older, 0
+    _running_mean(prior, spare)
     for r in range(older.shape[0]):
         is_unknown = np.isnan(older[r, 0])
         for k in range(older.shape[1]):
-            out[r, k] = unknown[k] if is_unknown else older[r, k]
+            out[r, k] = spare[k] if is_unknown else older[r, k]
     return out, num_unknown
 
 
 @hot
-def _forget_silent(confidence, row_valid, survival):
-    """Mark rows of NaN as unknown for later steps."""
-    for r in range(confidence.shape[0]):
-        if not row_valid[r] and _is_silent(confidence, r):
-            survival[r, 0] = np.nan
+def _remember(confidence, num_invalid, survival, before, totals):
+    """What later steps know of this one: rows of NaN are unknown; ``totals`` per position."""
+    _add_columns(survival, confidence, num_invalid, before, totals)
+    if num_invalid > 0:
+        for r in range(confidence.shape[0]):
+            if _is_silent(confidence, r):
+                survival[r, 0] = np.nan
 
 
 @hot
 def delayed_step(
     confidence,
     older,
-    unknown,
+    prior,
     first,
     last,
     strict,
     rising,
     overhead,
     theta,
+    before,
     survival,
-    row_valid,
-    scratch,
-    keys,
-    counts,
-    sums,
+    work,
     lengths,
     totals,
-    rows,
 ):
     """One step of section 5.2: capacity from ``older`` survivals, lengths from the current ones.
 
-    Leaves the step's survivals (rows of NaN: unknown) and, per position, their ``totals`` over the
-    usable ``rows``. Returns (status, where, rows with unusable values, unknown rows, capacity,
-    drafts granted, drafts admitted beyond them, expected tokens).
+    ``prior`` [2, G]: sums and rows whose mean counts in unknown rows. Leaves the step's survivals
+    (rows of NaN: unknown) and the ``totals`` up to it. Returns (status, where, rows with unusable
+    values, unknown rows, capacity, drafts granted, drafts admitted beyond them, expected tokens).
     """
-    status, where, num_invalid = _checked_survival(
-        confidence, first, last, strict, survival, row_valid
-    )
+    status, where, num_invalid = _checked_survival(confidence, first, last, strict, survival)
     if status != OK:
         return status, where, num_invalid, 0, 0, 0, 0, 0.0
-    known, num_unknown = _with_prior(older, unknown, scratch)
+    values, keys, counts, sums = _parts(work, *confidence.shape)
+    known, num_unknown = _with_prior(older, prior, sums, values)
     status, granted, n, _ = _search(known, first, last, rising, overhead, theta, keys, counts, sums)
     if status != OK:
         return status, granted + n, num_invalid, num_unknown, 0, 0, 0, 0.0
     capacity = granted + n
     _, _, admitted, tokens = _top(survival, first, last, capacity, keys, counts, lengths)
-    column_sums(survival, confidence, totals, rows)
-    if num_invalid > 0:
-        _forget_silent(confidence, row_valid, survival)
-    return (
-        status,
-        where,
-        num_invalid,
-        num_unknown,
-        capacity,
-        granted,
-        admitted,
-        tokens,
-    )
+    _remember(confidence, num_invalid, survival, before, totals)
+    return OK, -1, num_invalid, num_unknown, capacity, granted, admitted, tokens
 
 
 @hot
@@ -834,13 +840,13 @@ def _weigh(survival, weights, out):
 
 
 @hot
-def older_values(older, unknown, weights, out):
+def older_values(older, prior, weights, spare, out):
     """Worth of older drafts: survivals, the prior in unknown rows (NaN), times ``weights``.
 
-    ``weights`` [R] may be empty; then the answer may be ``older`` itself. Returns it and the number
-    of unknown rows.
+    ``weights`` [R] may be empty; then the answer may be ``older`` itself. ``spare`` has at least G
+    places. Returns it and the number of unknown rows.
     """
-    values, num_unknown = _with_prior(older, unknown, out)
+    values, num_unknown = _with_prior(older, prior, spare, out)
     if weights.shape[0] == 0:
         return values, num_unknown
     _weigh(values, weights, out)
@@ -848,8 +854,9 @@ def older_values(older, unknown, weights, out):
 
 
 @hot
-def search(values, first, last, rising, overhead, theta, keys, counts, sums):
+def search(values, first, last, rising, overhead, theta, work):
     """``_search`` for callers that have the worth of the candidates already."""
+    _, keys, counts, sums = _parts(work, *values.shape)
     return _search(values, first, last, rising, overhead, theta, keys, counts, sums)
 
 
@@ -862,14 +869,11 @@ def delayed_assign(
     first,
     last,
     strict,
+    before,
     survival,
-    row_valid,
-    values,
-    keys,
-    counts,
+    work,
     lengths,
     totals,
-    rows,
 ):
     """The second half of ``delayed_step``: lengths of a capacity that was planned before.
 
@@ -877,11 +881,10 @@ def delayed_assign(
     expected tokens are not weighted. Returns (status, where, rows with unusable values, drafts
     granted, drafts admitted beyond them, expected tokens).
     """
-    status, where, num_invalid = _checked_survival(
-        confidence, first, last, strict, survival, row_valid
-    )
+    status, where, num_invalid = _checked_survival(confidence, first, last, strict, survival)
     if status != OK:
         return status, where, num_invalid, 0, 0, 0.0
+    values, keys, counts, _ = _parts(work, *confidence.shape)
     worth = survival
     if weights.shape[0] > 0:
         _weigh(survival, weights, values)
@@ -892,7 +895,5 @@ def delayed_assign(
         for r in range(lengths.shape[0]):
             for k in range(lengths[r]):
                 tokens += survival[r, k]
-    column_sums(survival, confidence, totals, rows)
-    if num_invalid > 0:
-        _forget_silent(confidence, row_valid, survival)
+    _remember(confidence, num_invalid, survival, before, totals)
     return status, granted, num_invalid, granted, admitted, tokens

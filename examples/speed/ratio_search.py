@@ -53,10 +53,9 @@ def main():
         seconds = case.linear_seconds
         per_draft = (seconds[-1] - seconds[0]) / (len(seconds) - 1)
         survival = np.empty((num_requests, gamma))
-        row_valid = np.empty(num_requests, np.bool)
 
-        def search(batch, survival=survival, row_valid=row_valid, line=(seconds[0], per_draft)):
-            hot.candidate_survival(batch, survival, row_valid)
+        def search(batch, survival=survival, line=(seconds[0], per_draft)):
+            hot.candidate_survival(batch, survival)
             return ratio_search(survival, *line)
 
         def buckets(batch, profile=case.linear):

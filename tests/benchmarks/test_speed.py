@@ -10,10 +10,10 @@ import pytest
 
 from dspark_sched.benchmark.bounds import bounded_sizes
 from dspark_sched.benchmark.cases import INPUTS, make_case
-from dspark_sched.benchmark.decisions import decisions, step_and_parts
+from dspark_sched.benchmark.decisions import decisions, kernels_of_step, step
 
 NAMES = [decision.name for decision in decisions(make_case(1, 5, "random"))]
-PARTS = list(step_and_parts(make_case(1, 5, "random")))
+PARTS = ["step", *kernels_of_step(make_case(1, 5, "random"))]
 CASES = list(itertools.product(bounded_sizes(), INPUTS))
 
 
@@ -39,4 +39,5 @@ def test_decision(benchmark, size, kind, name, who):
 def test_step(benchmark, size, kind, part):
     case = make_case(*size, kind)
     benchmark.group = f"step of a stable batch, R={size[0]}, gamma={size[1]}, {kind}"
-    benchmark(in_turn(step_and_parts(case)[part], case.batches))
+    calls = {"step": step(case), **kernels_of_step(case)}
+    benchmark(in_turn(calls[part], case.batches))

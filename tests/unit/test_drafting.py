@@ -140,7 +140,7 @@ def test_plain_steps_do_not_weigh_in_the_running_mean():
     plain = scheduler.plan([8])
     scheduler.assign()
     assert not plain.is_drafted
-    sums, rows = scheduler.state.total
+    sums, rows = scheduler.state.totals[0]
     assert (sums.tolist(), rows.tolist()) == ([pytest.approx(1.0)], [2])
 
 

@@ -64,24 +64,23 @@ def arguments(confidence, profile):
     work = scratch(confidence.shape)
     half = confidence.size // 2
     lengths = np.empty(num_requests, np.int32)
-    totals = np.empty(gamma), np.empty(gamma, np.int64)
-    arrays = work.survival, work.row_valid
-    buckets = work.keys, work.counts, work.sums
+    before, totals = np.zeros((2, gamma)), np.empty((2, gamma))
+    survival = np.empty(confidence.shape)
     bounds = none, none, False
     search = False, overhead, theta
     older = np.nancumprod(confidence, axis=1)
     prior = np.ones(gamma)
     return {
-        "allocate_early_stop": (confidence, *bounds, *search[1:], *arrays, *buckets, lengths),
-        "allocate_capacity": (confidence, *bounds, half, *arrays, *buckets[:2], lengths),
-        "plan_capacity": (confidence, prior, *bounds, *search, *arrays, *buckets),
+        "allocate_early_stop": (confidence, *bounds, *search[1:], work, lengths),
+        "allocate_capacity": (confidence, *bounds, half, work, lengths),
+        "plan_capacity": (confidence, prior, *bounds, *search, work),
         "delayed_step": (
-            *(confidence, older, prior, *bounds, *search, *arrays, work.older, *buckets),
-            *(lengths, *totals),
+            *(confidence, older, before, *bounds, *search),
+            *(before, survival, work, lengths, totals),
         ),
         "delayed_assign": (
-            *(confidence, half, no_weights, num_requests, *bounds, *arrays, work.older),
-            *(*buckets[:2], lengths, *totals),
+            *(confidence, half, no_weights, num_requests, *bounds),
+            *(before, survival, work, lengths, totals),
         ),
     }
 
