@@ -50,7 +50,7 @@ def layout(lengths, positions=None, *, pad_to=None, dtype=np.int32):
         anchor.
     pad_to : int, optional
         Rows of the pass, such as the captured size that it runs at. Rows past ``num_tokens`` are
-        padding.
+        padding. -1, as a ``bucket`` says it, or None: not padded.
     dtype : {int32, int64}
         Of ``row_offsets`` and ``request_index``.
 
@@ -61,8 +61,9 @@ def layout(lengths, positions=None, *, pad_to=None, dtype=np.int32):
     Raises
     ------
     InputError
-        Lengths or positions that are negative or no integers (row named), two different numbers
-        of requests, ``pad_to`` below the tokens there are, or more rows than ``dtype`` can number.
+        Lengths or positions that are negative, no integers or too large for int32 and int64 (row
+        named), two different numbers of requests, ``pad_to`` below the tokens there are, or more
+        rows than ``dtype`` can number.
 
     Examples
     --------
@@ -74,13 +75,14 @@ def layout(lengths, positions=None, *, pad_to=None, dtype=np.int32):
     dtype = np.dtype(dtype)
     if dtype not in (np.int32, np.int64):
         raise InputError(f"dtype must be int32 or int64; got {dtype}")
-    lengths = _per_request(lengths, None, "lengths")
+    lengths = _per_request(lengths, None, "lengths", np.iinfo(np.int32).max)
     num_requests = len(lengths)
     offsets = np.zeros(num_requests + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     offsets += np.arange(num_requests + 1)  # one anchor each
     num_tokens = int(offsets[-1])
-    num_rows = num_tokens if pad_to is None else checks.as_count(pad_to, "pad_to")
+    pad_to = -1 if pad_to is None else checks.as_count(pad_to, "pad_to", -1)
+    num_rows = num_tokens if pad_to == -1 else pad_to
     if num_rows < num_tokens:
         raise InputError(
             f"pad_to = {num_rows} is below the {num_tokens} tokens of the pass ({num_requests} "
@@ -90,7 +92,8 @@ def layout(lengths, positions=None, *, pad_to=None, dtype=np.int32):
         raise InputError(f"{num_rows} rows do not fit into {dtype}; pass dtype=numpy.int64")
     shifts = -offsets[:-1]
     if positions is not None:
-        shifts += _per_request(positions, num_requests, "positions")
+        most = np.iinfo(np.int64).max - lengths  # where the last draft still has a position
+        shifts += _per_request(positions, num_requests, "positions", most)
     request_index = np.full(num_rows, PADDING, dtype)
     request_index[:num_tokens] = np.repeat(np.arange(num_requests, dtype=dtype), lengths + 1)
     position_ids = np.zeros(num_rows, np.int64)
@@ -98,8 +101,8 @@ def layout(lengths, positions=None, *, pad_to=None, dtype=np.int32):
     return Layout(offsets.astype(dtype), num_tokens, request_index, position_ids)
 
 
-def _per_request(values, num_requests, name):
-    """One integer, at least 0, per request: int64 [R]."""
+def _per_request(values, num_requests, name, most):
+    """One integer in 0..most per request, int64 [R]; ``most`` is one number or one per request."""
     array = checks.as_array(values, name)
     if array.size == 0 and array.ndim == 1:
         array = array.astype(np.int64)
@@ -110,10 +113,11 @@ def _per_request(values, num_requests, name):
         raise InputError(
             f"{name} must have one value per request, shape {expected}; got shape {array.shape}"
         )
-    array = array.astype(np.int64)
-    for row in np.flatnonzero(array < 0)[:1]:
+    most = np.broadcast_to(most, array.shape)
+    for row in np.flatnonzero((array < 0) | (array > most))[:1]:
+        limit = "at least 0" if array[row] < 0 else f"at most {most[row]}"
         raise InputError(
-            f"{name} must be at least 0; got {array[row]} at row {row}. Lengths count admitted "
+            f"{name} must be {limit}; got {array[row]} at row {row}. Lengths count admitted "
             f"drafts, positions are the anchors' places in their sequences"
         )
-    return array
+    return array.astype(np.int64)

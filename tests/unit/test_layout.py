@@ -81,6 +81,19 @@ def test_padding_is_marked_and_its_position_is_in_range():
     assert found.row_offsets.tolist() == [0, 2]
 
 
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_bucket_minus_one_means_not_padded(dtype):
+    found = ds.layout([1, 0], positions=[99, 5], pad_to=-1, dtype=dtype)
+    assert found.request_index.tolist() == [0, 0, 1]
+    assert ds.layout([], pad_to=-1).num_tokens == 0
+
+
+def test_the_last_position_that_exists_can_be_reached():
+    last = 2**63 - 1
+    found = ds.layout([1, 0], positions=[last - 1, last])
+    assert found.position_ids.tolist() == [last - 1, last, last]
+
+
 def test_the_callers_arrays_are_left_alone():
     lengths, positions = np.array([2, 1]), np.array([5, 6])
     lengths.flags.writeable = positions.flags.writeable = False
@@ -117,6 +130,29 @@ PLACES = "Lengths count admitted drafts, positions are the anchors' places in th
             {"lengths": [1, 2], "pad_to": 4},
             "pad_to = 4 is below the 5 tokens of the pass (2 anchors and 3 drafts); take the next "
             "captured size",
+        ),
+        ({"lengths": [1], "pad_to": -2}, "pad_to must be at least -1; got -2"),
+        (
+            {"lengths": [0, 2**31]},
+            "lengths must be at most 2147483647; got 2147483648 at row 1. " + PLACES,
+        ),
+        (
+            {"lengths": [2**62] * 4, "dtype": np.int64},
+            "lengths must be at most 2147483647; got 4611686018427387904 at row 0. " + PLACES,
+        ),
+        (
+            {"lengths": [2**31 - 1] * 4},
+            "8589934592 rows do not fit into int32; pass dtype=numpy.int64",
+        ),
+        (
+            {"lengths": [0], "positions": np.array([2**63], np.uint64)},
+            "positions must be at most 9223372036854775807; got 9223372036854775808 at row 0. "
+            + PLACES,
+        ),
+        (
+            {"lengths": [0, 2], "positions": [5, 2**63 - 2]},
+            "positions must be at most 9223372036854775805; got 9223372036854775806 at row 1. "
+            + PLACES,
         ),
         ({"lengths": [1], "dtype": np.int16}, "dtype must be int32 or int64; got int16"),
         (
