@@ -88,12 +88,29 @@ def plan_capacity(a, step_seconds, first, last, other_tokens=0):
     return sum(first) + next(n for n, value in enumerate(throughputs) if value >= threshold)
 
 
+def without_idle(confidence, last):
+    """Rows, of NaN where no draft was offered: what they hold says nothing."""
+    return [
+        list(row) if most else [math.nan] * len(row)
+        for row, most in zip(confidence, last, strict=True)
+    ]
+
+
+def cut(confidence, last):
+    """Rows, NaN behind what was offered."""
+    return [
+        [*row[:most], *[math.nan] * (len(row) - most)]
+        for row, most in zip(confidence, last, strict=True)
+    ]
+
+
 class DelayedReference:
     """Section 5.2 with dictionaries: every step's survivals are kept for ever."""
 
     def __init__(self, step_seconds, gamma, lag):
         self.step_seconds, self.gamma, self.lag = step_seconds, gamma, lag
-        self.steps = []  # per step: {request id: (confidence row)}
+        self.steps = []  # per step: {request id: (confidence row)}; nan where none was offered
+        self.offered = []  # the same rows, nan behind what was offered
         self.too_close = False  # whether the last capacity was a tie that rounding decides
 
     def step(self, request_ids, confidence, first, last, other_tokens=0):
@@ -116,15 +133,16 @@ class DelayedReference:
             best = max(throughputs)
             self.too_close = any(abs(x - (1 - 1e-12) * best) <= 1e-13 * best for x in throughputs)
         lengths, _ = top_k(usable_survival(confidence), capacity, first, last)
-        self.steps.append(dict(zip(request_ids, confidence, strict=True)))
+        self.steps.append(dict(zip(request_ids, without_idle(confidence, last), strict=True)))
+        self.offered.append(dict(zip(request_ids, cut(confidence, last), strict=True)))
         return lengths, capacity, num_unknown, cold
 
     def mean_survival(self, newest):
-        """Mean survival per position over the rows of steps 0..newest that are usable up to it.
+        """Mean survival per position over the rows of steps 0..newest usable and offered up to it.
 
         Never rising; a position without any: that of the position before. None without any row.
         """
-        rows = [row for step in self.steps[: max(newest + 1, 0)] for row in step.values()]
+        rows = [row for step in self.offered[: max(newest + 1, 0)] for row in step.values()]
         means = []
         for k in range(self.gamma):
             usable = [row for row in rows if all(0.0 <= c <= 1.0 for c in row[: k + 1])]

@@ -66,6 +66,7 @@ def assign(policy, state, planned, confidence=None, *, max_lengths=None, validat
         demand.num_emitting,
         first,
         last,
+        demand.last,
         bool(validate) and policy.is_strict,
         state.totals[-1],
         survival,

@@ -78,7 +78,7 @@ def candidates(
     confidence = checks.as_confidence(confidence, name)
     num_requests, gamma = confidence.shape
     survival = np.empty((num_requests, gamma))
-    num_invalid, first_bad = hot.candidate_survival(confidence, survival)
+    num_invalid, first_bad = hot.candidate_survival(confidence, NO_BOUNDS, survival)
     if validate and invalid == "raise" and num_invalid:
         raise checks.invalid_confidence_error(confidence, first_bad, name)
     first, last = as_bounds(min_lengths, max_lengths, num_requests, gamma)

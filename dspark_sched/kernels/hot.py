@@ -117,11 +117,12 @@ def _num_usable(confidence, r):
 
 
 @hot
-def candidate_survival(confidence, out):
+def candidate_survival(confidence, offered, out):
     """Survivals with everything from the first unusable value of a row on set to 0.
 
     Unusable is what is NaN or outside [0, 1]. Returns the number of rows with such values and the
-    flat index of the first one (-1: none).
+    flat index of the first one (-1: none). Rows that are ``offered`` [R] 0 drafts do not count
+    (empty: all do).
     """
     if _num_unusable(confidence) == 0:
         survival_products(confidence, out)
@@ -135,7 +136,7 @@ def candidate_survival(confidence, out):
             product *= np.float64(confidence[r, k])
             out[r, k] = product + 0.0
         out[r, usable:] = 0.0
-        if usable < confidence.shape[1]:
+        if usable < confidence.shape[1] and (offered.shape[0] == 0 or offered[r] > 0):
             num_invalid += 1
             if first_bad < 0:
                 first_bad = r * confidence.shape[1] + usable
@@ -143,21 +144,23 @@ def candidate_survival(confidence, out):
 
 
 @hot
-def _add_columns(survival, confidence, num_invalid, before, totals):
-    """Add survivals per position over the rows that are usable up to it, and their number.
+def _add_columns(survival, confidence, offered, num_invalid, before, totals):
+    """Add survivals per position over the rows offered and usable up to it, and their number.
 
     ``before`` and ``totals`` [2, G]: sums and rows up to the last step, and up to this one.
     """
     num_requests, gamma = survival.shape
     totals[:] = 0.0
     # Four rows at a time: each addition to one place waits for the one before.
-    start = num_requests // 4 * 4 if num_invalid == 0 else 0
+    is_whole = num_invalid == 0 and offered.shape[0] == 0
+    start = num_requests // 4 * 4 if is_whole else 0
     for r in range(0, start, 4):
         for k in range(gamma):
             here = survival[r, k] + survival[r + 1, k]
             totals[0, k] += here + (survival[r + 2, k] + survival[r + 3, k])
     for r in range(start, num_requests):
-        for k in range(_num_usable(confidence, r)):
+        usable = gamma if num_invalid == 0 else _num_usable(confidence, r)
+        for k in range(min(usable, _range(r, gamma, offered, offered)[1])):
             totals[0, k] += survival[r, k]
             totals[1, k] += 1.0
     for k in range(gamma):
@@ -174,12 +177,12 @@ def realign(survival, sources, out):
 
 
 @hot
-def _checked_survival(confidence, first, last, strict, survival):
+def _checked_survival(confidence, first, last, offered, strict, survival):
     """Bounds and values: (status, where, rows with unusable values)."""
     row = first_bad_bound(first, last, confidence.shape[1])
     if row >= 0:
         return BAD_BOUND, row, 0
-    num_invalid, first_bad = candidate_survival(confidence, survival)
+    num_invalid, first_bad = candidate_survival(confidence, offered, survival)
     if strict and num_invalid > 0:
         return BAD_VALUE, first_bad, num_invalid
     return OK, -1, num_invalid
@@ -471,7 +474,9 @@ def allocate_capacity(confidence, first, last, strict, capacity, work, lengths):
     them, expected tokens).
     """
     survival, keys, counts, _ = _parts(work, *confidence.shape)
-    status, where, num_invalid = _checked_survival(confidence, first, last, strict, survival)
+    status, where, num_invalid = _checked_survival(
+        confidence, first, last, last[:0], strict, survival
+    )
     if status != OK:
         return status, where, num_invalid, 0, 0, 0.0
     status, granted, admitted, tokens = _top(survival, first, last, capacity, keys, counts, lengths)
@@ -559,7 +564,9 @@ def allocate_early_stop(confidence, first, last, strict, overhead, theta, work, 
     Returns what ``allocate_capacity`` returns; SHORT_CURVE: ``theta`` ends before the search.
     """
     survival, keys, counts, sums = _parts(work, *confidence.shape)
-    status, where, num_invalid = _checked_survival(confidence, first, last, strict, survival)
+    status, where, num_invalid = _checked_survival(
+        confidence, first, last, last[:0], strict, survival
+    )
     if status != OK:
         return status, where, num_invalid, 0, 0, 0.0
     bits = survival.view(np.uint64)
@@ -730,7 +737,7 @@ def plan_capacity(older, unknown, first, last, strict, rising, overhead, theta, 
     if row >= 0:
         return BAD_BOUND, row, 0, 0, 0, 0, 0.0
     survival, keys, counts, sums = _parts(work, num_requests, gamma)
-    num_invalid, _ = candidate_survival(older, survival)
+    num_invalid, _ = candidate_survival(older, first[:0], survival)
     num_unknown = 0
     if num_invalid > 0:
         for r in range(num_requests):
@@ -785,13 +792,18 @@ def _with_prior(older, prior, spare, out):
 
 
 @hot
-def _remember(confidence, num_invalid, survival, before, totals):
-    """What later steps know of this one: rows of NaN are unknown; ``totals`` per position."""
-    _add_columns(survival, confidence, num_invalid, before, totals)
-    if num_invalid > 0:
-        for r in range(confidence.shape[0]):
-            if _is_silent(confidence, r):
-                survival[r, 0] = np.nan
+def _remember(confidence, offered, num_invalid, survival, before, totals):
+    """What later steps know of this one; ``totals`` per position.
+
+    Rows of NaN, and those that were ``offered`` no drafts, are unknown.
+    """
+    _add_columns(survival, confidence, offered, num_invalid, before, totals)
+    if num_invalid == 0 and offered.shape[0] == 0:
+        return
+    for r in range(confidence.shape[0]):
+        is_idle = offered.shape[0] > 0 and offered[r] == 0
+        if is_idle or (num_invalid > 0 and _is_silent(confidence, r)):
+            survival[r, 0] = np.nan
 
 
 @hot
@@ -817,7 +829,9 @@ def delayed_step(
     (rows of NaN: unknown) and the ``totals`` up to it. Returns (status, where, rows with unusable
     values, unknown rows, capacity, drafts granted, drafts admitted beyond them, expected tokens).
     """
-    status, where, num_invalid = _checked_survival(confidence, first, last, strict, survival)
+    status, where, num_invalid = _checked_survival(
+        confidence, first, last, last, strict, survival
+    )
     if status != OK:
         return status, where, num_invalid, 0, 0, 0, 0, 0.0
     values, keys, counts, sums = _parts(work, *confidence.shape)
@@ -827,7 +841,7 @@ def delayed_step(
         return status, granted + n, num_invalid, num_unknown, 0, 0, 0, 0.0
     capacity = granted + n
     _, _, admitted, tokens = _top(survival, first, last, capacity, keys, counts, lengths)
-    _remember(confidence, num_invalid, survival, before, totals)
+    _remember(confidence, last, num_invalid, survival, before, totals)
     return OK, -1, num_invalid, num_unknown, capacity, granted, admitted, tokens
 
 
@@ -868,6 +882,7 @@ def delayed_assign(
     num_emitting,
     first,
     last,
+    offered,
     strict,
     before,
     survival,
@@ -878,10 +893,13 @@ def delayed_assign(
     """The second half of ``delayed_step``: lengths of a capacity that was planned before.
 
     With ``weights`` [R] (or empty) the candidates are ordered by weight times survival; the
-    expected tokens are not weighted. Returns (status, where, rows with unusable values, drafts
+    expected tokens are not weighted. ``offered`` [R] are the maximum lengths that the step was
+    planned with. Returns (status, where, rows with unusable values, drafts
     granted, drafts admitted beyond them, expected tokens).
     """
-    status, where, num_invalid = _checked_survival(confidence, first, last, strict, survival)
+    status, where, num_invalid = _checked_survival(
+        confidence, first, last, offered, strict, survival
+    )
     if status != OK:
         return status, where, num_invalid, 0, 0, 0.0
     values, keys, counts, _ = _parts(work, *confidence.shape)
@@ -895,5 +913,5 @@ def delayed_assign(
         for r in range(lengths.shape[0]):
             for k in range(lengths[r]):
                 tokens += survival[r, k]
-    _remember(confidence, num_invalid, survival, before, totals)
+    _remember(confidence, offered, num_invalid, survival, before, totals)
     return status, granted, num_invalid, granted, admitted, tokens

@@ -52,10 +52,10 @@ def main():
         case = make_case(num_requests, gamma, kind)
         seconds = case.linear_seconds
         per_draft = (seconds[-1] - seconds[0]) / (len(seconds) - 1)
-        survival = np.empty((num_requests, gamma))
+        survival, all_offered = np.empty((num_requests, gamma)), np.empty(0, np.int32)
 
         def search(batch, survival=survival, line=(seconds[0], per_draft)):
-            hot.candidate_survival(batch, survival)
+            hot.candidate_survival(batch, all_offered, survival)
             return ratio_search(survival, *line)
 
         def buckets(batch, profile=case.linear):

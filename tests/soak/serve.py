@@ -109,7 +109,7 @@ def check(allocation, num_requests, facts, confidence, takes):
     assert 0 <= allocation.num_unknown_rows <= num_requests
     emitting = int(np.sum(facts.get("emits", np.ones(num_requests, np.bool))))
     assert emitting <= allocation.expected_tokens <= emitting + total + 1e-9
-    num_invalid = int((~(confidence <= 1.0)).any(axis=1).sum()) if takes else 0
+    num_invalid = int((~(confidence <= 1.0)).any(axis=1)[last > 0].sum()) if takes else 0
     assert allocation.num_invalid_rows == num_invalid
     if plan is not None:
         assert plan.capacity == allocation.capacity

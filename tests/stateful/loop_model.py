@@ -21,7 +21,7 @@ class LoopModel:
         self.profile, self.gamma, self.lag, self.unknown = profile, gamma, lag, unknown
         self.options = options
         self.known = []  # per step: what was known of each request, {id: row}
-        self.drafted = []  # per step: the rows drafted in it; {} where nothing was
+        self.drafted = []  # per step: the rows as far as offered in it; {} where nothing was
         self.ratios = []  # per step: throughput drafted over plain, or None
         self.did_draft = []  # per step
         self.change_source(options.get("source"))
@@ -62,7 +62,7 @@ class LoopModel:
         return found, num_unknown, prior is None and num_unknown > 0
 
     def mean_survival(self, newest):
-        kept = SimpleNamespace(steps=self.drafted, gamma=self.gamma)
+        kept = SimpleNamespace(offered=self.drafted, gamma=self.gamma)
         return naive.DelayedReference.mean_survival(kept, newest)
 
     def explored(self, num_requests):
@@ -223,9 +223,13 @@ class LoopModel:
         before = self.known[-1] if self.known else {}
         nothing = [math.nan] * self.gamma
         kept = {request: before.get(request, nothing) for request in planned.ids}
-        drafted = dict(zip(planned.ids, rows, strict=True)) if planned.is_drafted else {}
-        self.known.append(drafted if planned.is_drafted else kept)
-        self.drafted.append(drafted)
+        offered = naive.cut(rows, planned.last)
+        if planned.is_drafted:
+            kept = dict(zip(planned.ids, naive.without_idle(rows, planned.last), strict=True))
+        self.known.append(kept)
+        self.drafted.append(
+            dict(zip(planned.ids, offered, strict=True)) if planned.is_drafted else {}
+        )
         self.did_draft.append(planned.is_drafted)
         self.ratios.append(planned.ratio)
         self.num_learnt += 1

@@ -149,6 +149,12 @@ def library_options(options, gamma):
     return given
 
 
+def is_invalid(confidence, last):
+    """Bad values, [R, gamma], in the rows that may verify anything."""
+    is_bad = ~((confidence >= 0.0) & (confidence <= 1.0))
+    return is_bad & (np.array(last, np.int64)[:, None] > 0)
+
+
 class EngineLoop(RuleBasedStateMachine):
     num_steps, met = 0, Counter()  # of all runs: decode steps, and those that carry each flag
 
@@ -272,7 +278,7 @@ class EngineLoop(RuleBasedStateMachine):
             assert self.scheduler.state is before
             return
         takes = expected.is_drafted and self.model.source_name == "head"
-        confidence = self._usable(confidence, given, before, takes)
+        confidence = self._usable(confidence, given, before, takes, expected.last)
         tighter = None
         if in_halves:
             plan = self.scheduler.plan(self.ids, **given)
@@ -317,9 +323,9 @@ class EngineLoop(RuleBasedStateMachine):
         outcomes = zip(accepted, verified[: len(ids)], exclude, strict=True)
         self.model.estimate.update(dict(zip(ids, outcomes, strict=True)))
 
-    def _usable(self, confidence, given, before, takes):
+    def _usable(self, confidence, given, before, takes, last):
         """With ``invalid="raise"`` bad values are refused; then the engine sends others."""
-        is_bad = ~((confidence >= 0.0) & (confidence <= 1.0))
+        is_bad = is_invalid(confidence, last)
         if not (takes and self.is_strict and is_bad.any()):
             return confidence
         row = int(np.argwhere(is_bad)[0][0])
@@ -400,7 +406,7 @@ class EngineLoop(RuleBasedStateMachine):
         assert allocation.num_unknown_rows == expected.num_unknown
         num_invalid = 0
         if expected.is_drafted and self.model.source_name == "head":
-            num_invalid = int((~((confidence >= 0) & (confidence <= 1))).any(axis=1).sum())
+            num_invalid = int(is_invalid(confidence, expected.last).any(axis=1).sum())
         assert allocation.num_invalid_rows == num_invalid
         flags = self.model.flags(expected, allocation.batch_tokens, allocation.surplus, num_invalid)
         assert allocation.status == flags

@@ -79,7 +79,7 @@ def arguments(confidence, profile):
             *(before, survival, work, lengths, totals),
         ),
         "delayed_assign": (
-            *(confidence, half, no_weights, num_requests, *bounds),
+            *(confidence, half, no_weights, num_requests, none, *bounds),
             *(before, survival, work, lengths, totals),
         ),
     }

@@ -93,7 +93,7 @@ def test_every_capacity_and_length_equals_the_reference(loop, lag, profile, chos
     for t, (ids, confidence, facts) in enumerate(steps):
         rows = [tuple(row) for row in confidence.tolist()]
         a = older_survivals(older, t, ids)
-        older.step(ids, rows, [0] * len(ids), [gamma] * len(ids))
+        older.step(ids, rows, [0] * len(ids), (facts["max_lengths"] * facts["emits"]).tolist())
         plan = scheduler.plan(ids, **facts)
         allocation = scheduler.assign(confidence)
         if not ids:
