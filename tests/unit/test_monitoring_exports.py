@@ -1,0 +1,135 @@
+"""Decisions and counters as text and as a table, and the page about them."""
+
+import json
+import re
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from monitored import PLAN, PROFILE, monitor
+
+import dspark_sched as ds
+from dspark_sched.monitoring.explain import WORDS
+from dspark_sched.monitoring.export import COUNTER_HELP
+from dspark_sched.monitoring.fields import DECISION
+from dspark_sched.monitoring.jsonl import parse_decisions
+
+
+def busy():
+    """A monitor in which every kind of value occurs."""
+    m = monitor(profile=PROFILE)
+    m.report(m.record(PLAN, max_lengths=[3, 2]), step_seconds=0.0125, accepted=3)
+    m.record(msgspec.structs.replace(PLAN, status=ds.Status.FLAT | ds.Status.ONE_PROBE))
+    scheduler = ds.DelayedScheduler(
+        PROFILE, 3, captures=[4, 8], source=ds.ConstantSurvival([0.9, 0.8, 0.1])
+    )
+    m.record(scheduler.step([1, 2]))
+    m.record(ds.allocate(np.empty((0, 3)), PROFILE))
+    return m
+
+
+def test_jsonl_is_strict_and_has_one_decision_a_line():
+    def refuse(constant):
+        raise AssertionError(constant)
+
+    lines = busy().to_jsonl().splitlines()
+    rows = [json.loads(line, parse_constant=refuse) for line in lines]
+    assert [row["step"] for row in rows] == [0, 1, 2, 3]
+    assert all(tuple(row) == DECISION.names for row in rows)
+    assert rows[0]["realised_step_seconds"] == 0.0125
+    assert rows[1]["realised_step_seconds"] is rows[1]["realised_tokens"] is None
+    assert rows[1]["status"] == ["FLAT", "ONE_PROBE"]
+    assert [row["bucket_tokens"] for row in rows] == [None, None, 8, None]
+
+
+def test_jsonl_gives_back_the_same_rows():
+    m = busy()
+    found = parse_decisions(m.to_jsonl().splitlines(), "x")
+    assert found.tobytes() == m.decisions.tobytes()
+
+
+def test_jsonl_can_go_on_where_it_ended():
+    m = monitor()
+    m.record(PLAN)
+    start = m.to_jsonl()
+    next_step = m.counters["steps"]
+    m.record(PLAN)
+    m.record(PLAN)
+    assert start + m.to_jsonl(since=next_step) == m.to_jsonl()
+    assert monitor().to_jsonl() == ""
+
+
+def parsed(text):
+    """{metric: (type, help, value)} of the Prometheus text format; refuses what it does not say."""
+    found, helps, types = {}, {}, {}
+    assert text.endswith("\n")
+    for line in text.splitlines():
+        if match := re.fullmatch(r"# HELP ([a-z_:][a-z0-9_:]*) ([^\\]+)", line):
+            assert match[1] not in helps
+            helps[match[1]] = match[2]
+        elif match := re.fullmatch(r"# TYPE ([a-z_:][a-z0-9_:]*) (counter|gauge)", line):
+            assert match[1] in helps
+            assert match[1] not in types | found
+            types[match[1]] = match[2]
+        else:
+            match = re.fullmatch(r"([a-z_:][a-z0-9_:]*) ([0-9.e+-]+)", line)
+            assert match, line
+            found[match[1]] = (types[match[1]], helps[match[1]], float(match[2]))
+    assert set(found) == set(types) == set(helps)
+    return found
+
+
+def test_prometheus_text_holds_every_counter_with_its_help_and_type():
+    m = busy()
+    found = parsed(m.to_prometheus())
+    assert {name: value for name, (_, _, value) in found.items()} == {
+        f"dspark_sched_{name}_total": value for name, value in m.counters.items()
+    }
+    assert {kind for kind, _, _ in found.values()} == {"counter"}
+    assert found["dspark_sched_realised_seconds_total"][2] == 0.0125
+    assert list(COUNTER_HELP) == list(m.counters)
+
+
+def test_counters_never_fall():
+    m = monitor(size=2)
+    before = m.counters
+    for step in range(6):
+        m.report(m.record(PLAN), step_seconds=0.01, emitted=step)
+        assert all(m.counters[name] >= before[name] for name in before)
+        before = m.counters
+
+
+def test_the_frame_has_the_fields_and_says_what_is_not_known():
+    frame = busy().to_frame()
+    assert tuple(frame.columns) == DECISION.names
+    assert frame["realised_tokens"].tolist()[0] == 5
+    assert frame["realised_tokens"].isna().tolist() == [False, True, True, True]
+    assert frame["realised_step_seconds"].isna().tolist() == [False, True, True, True]
+    assert frame["status"].tolist()[1] == "FLAT | ONE_PROBE"
+    assert frame["source"].tolist() == ["head", "head", "constant", "head"]
+    assert frame["inert"].tolist()[:2] == [False, False]
+    assert len(monitor().to_frame()) == 0
+
+
+# docs/monitoring.md
+
+PAGE = (Path(__file__).parents[2] / "docs" / "monitoring.md").read_text()
+
+
+def test_the_loop_of_the_page_runs_as_written(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+    names = {}
+    exec(code, names)
+    assert "drafts offered" in capsys.readouterr().out
+    held = parse_decisions(Path("decisions.jsonl").read_text().splitlines(), "decisions.jsonl")
+    assert len(held) == 100
+    assert names["decision"].lengths.tolist() == names["plan"].lengths.tolist()
+
+
+def test_the_page_names_every_field_and_reason():
+    fields = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", PAGE, flags=re.MULTILINE)
+    named = re.findall(r"`(\w+)`", " ".join(fields))
+    assert set(DECISION.names) <= set(named)
+    rows = re.findall(r"^\| ((?:`[\w-]+`(?:, )?)+) \| (?:had|verified|trimmed)", PAGE, re.MULTILINE)
+    assert re.findall(r"`([\w-]+)`", " ".join(rows)) == list(WORDS)
