@@ -13,7 +13,7 @@ __all__ = ["RequestCost", "SpsProfile"]
 
 LOOKUPS = ("ceil", "linear", "floor", "exact")
 BEYOND = ("extrapolate", "raise")
-_TABLE_LIMIT = 1 << 20
+TABLE_LIMIT = 1 << 20
 
 
 class RequestCost:
@@ -95,9 +95,10 @@ class SpsProfile:
         by this number, but nothing is priced from them.
     identity : dict, optional
         Where it was measured: ``model``, ``gpu``, ``tp``, ``gamma``, ``captures``,
-        ``context_tokens`` (a number, or [low, high]), ...; see `check_identity`.
+        ``context_tokens`` (a number, or [low, high]), ...; see `check_identity`. Kept as JSON holds
+        it: NumPy's numbers become Python's, arrays and tuples lists.
     details : dict, optional
-        How it was measured or fitted; kept, never interpreted.
+        How it was measured or fitted; kept alike, never interpreted.
     notes : sequence of str
         What a reader assumed or doubted.
 
@@ -105,7 +106,7 @@ class SpsProfile:
     ------
     InputError
         Probes that do not increase, rates that are not positive and finite (index and value are
-        named), no rate or two.
+        named), no rate or two, an identity or details that JSON cannot hold.
 
     Notes
     -----
@@ -156,6 +157,12 @@ class SpsProfile:
         self._batch_tokens = checks.as_probes(batch_tokens, "batch_tokens")
         self._parts = {"fixed": fixed, "alpha": alpha, "draft": draft}
         self._costs = tuple(item for item in self._parts.items() if item[1] is not None)
+        for name, part in self._costs:
+            if not isinstance(part, RequestCost):
+                raise InputError(
+                    f"{name} must be a RequestCost; got {checks.shown(part)}. A constant is "
+                    f"RequestCost([1], seconds=[...])"
+                )
         is_whole = fixed is None and alpha is None
         positive = is_whole or self._unit == "steps_per_second"
         self._values = checks.as_measured(values, self._unit, len(self._batch_tokens), positive)
@@ -168,8 +175,8 @@ class SpsProfile:
         self._check_total()
         self._lookup = lookup
         self._beyond = beyond
-        self._identity = dict(identity or {})
-        self._details = dict(details or {})
+        self._identity = _as_json(identity, "identity")
+        self._details = _as_json(details, "details")
         self._notes = tuple(notes)
         self._table = np.empty(0)
         self._status = Status.OK
@@ -293,7 +300,7 @@ class SpsProfile:
         """
         differing = [
             f"{key} {_shown(self._identity.get(key))} / {_shown(value)}"
-            for key, value in expected.items()
+            for key, value in _as_json(expected, "expected").items()
             if not _fits(self._identity.get(key), value)
         ]
         if differing:
@@ -439,7 +446,7 @@ class SpsProfile:
             if stop <= first_batch_tokens:
                 raise self.beyond_error(first_batch_tokens)
         overhead = self.overhead_seconds(num_requests)
-        if self._lookup == "exact" or stop > _TABLE_LIMIT:
+        if self._lookup == "exact" or stop > TABLE_LIMIT:
             tokens = np.arange(first_batch_tokens, stop)
             theta = self._interpolate(tokens)
             if self._lookup == "exact":
@@ -514,6 +521,32 @@ def look_up(x, probes, values, lookup):
     side = "right" if lookup == "floor" else "left"
     index = np.searchsorted(probes, x, side=side) - (lookup == "floor")
     return values[np.clip(index, 0, len(values) - 1)]
+
+
+def _as_json(stated, name):
+    """A copy of a dict with text as keys and plain values, or an error that names the key."""
+    stated = dict(stated or {})
+    for key in stated:
+        if not isinstance(key, str):
+            raise InputError(f"{name} has the key {key!r}; keys are text")
+    return {key: _plain(value, f"{name}[{key!r}]") for key, value in stated.items()}
+
+
+def _plain(value, where):
+    def numbers(held):
+        if isinstance(held, np.generic | np.ndarray) and held.dtype.kind in "biufU":
+            return held.tolist()
+        raise InputError(
+            f"{where} holds a {type(held).__name__}; pass text, numbers, bools, None, and lists "
+            f"and dicts of them"
+        )
+
+    try:
+        return json.loads(json.dumps(value, default=numbers))
+    except (TypeError, ValueError, RecursionError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{where} is not what JSON can hold: {error}") from None
 
 
 def _fits(measured, now):

@@ -174,3 +174,41 @@ def test_the_padded_step_of_an_exact_profile_costs_the_next_measured_size():
     assert plan.batch_tokens == 5
     assert plan.step_seconds == 1.9
     assert ds.plan_capacity([[0.9, 0.9], [0.9, 0.9]], profile).capacity == 2
+
+
+def test_identity_and_details_hold_numbers_of_python_whatever_they_came_as():
+    stated = {"tp": 4, "captures": [8, 16], "context_tokens": [0, 1000], "nested": {"a": [0.5]}}
+    arrays = {
+        "tp": np.int64(4),
+        "captures": np.array([8, 16], np.int32),
+        "context_tokens": (np.uint8(0), 1000),
+        "nested": {"a": [np.float32(0.5)]},
+    }
+    profile = ds.SpsProfile([4, 8], step_ms=[1, 2], identity=arrays, details=arrays)
+    assert profile.identity == profile.details == stated
+    assert type(profile.identity["tp"]) is int
+    assert profile.digest == ds.SpsProfile([4, 8], step_ms=[1, 2], identity=stated).digest
+    profile.check_identity(arrays | {"context_tokens": np.int64(500)})
+
+
+def test_a_profile_does_not_change_with_the_identity_it_was_given():
+    identity = {"captures": [8, 16]}
+    profile = ds.SpsProfile([4, 8], step_ms=[1, 2], identity=identity)
+    before = profile.digest
+    identity["captures"].append(32)
+    assert profile.digest == before
+
+
+@pytest.mark.parametrize("name", ["identity", "details"])
+@pytest.mark.parametrize(
+    ("held", "message"),
+    [
+        ({"gpu": object}, "['gpu'] holds a type; pass text, numbers, bools, None, and lists and"),
+        ({"a": [{"b": {1}}]}, "['a'] holds a set; pass text, "),
+        ({4: "tp"}, " has the key 4; keys are text"),
+    ],
+)
+def test_what_json_cannot_hold_is_refused_by_name_at_construction(name, held, message):
+    with pytest.raises(ds.InputError) as error:
+        ds.SpsProfile([4, 8], step_ms=[1, 2], **{name: held})
+    assert str(error.value).startswith(name + message)
