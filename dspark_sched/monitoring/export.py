@@ -11,13 +11,16 @@ __all__ = ["COUNTER_HELP", "as_frame", "as_jsonl", "as_prometheus"]
 
 #: Fields in which -1 means: not there.
 _OPTIONAL = ("bucket_tokens", "realised_tokens", "inert")
+#: Fields in which NaN means so.
+_FLOATS = tuple(name for name in DECISION.names if DECISION[name].kind == "f")
 
 COUNTER_HELP = {
     "steps": "Steps decided.",
     "requests": "Requests in all steps together.",
     "drafts_offered": "Draft tokens that could have been verified.",
     "drafts_verified": "Draft tokens verified.",
-    "drafts_trimmed": "Draft tokens offered but not verified: tokens saved in the target's pass.",
+    "drafts_trimmed": "Draft tokens offered but not verified.",
+    "tokens_saved": "Tokens that verifying everything offered would have added, padding counted.",
     "trimmed_steps": "Steps in which a draft token was trimmed.",
     "surplus_drafts": "Capacity that found no eligible draft token.",
     "unknown_rows": "Requests planned without confidences of their own.",
@@ -31,12 +34,12 @@ COUNTER_HELP = {
     "kept_baseline_steps": "Steps whose predicted gain did not exceed min_gain.",
     "not_drafted_steps": "Steps that did not draft.",
     "exploring_steps": "Steps that verified one request in full to learn about it.",
-    "timed_steps": "Steps whose time was reported.",
-    "predicted_seconds": "Predicted time of the steps whose time was reported.",
-    "realised_seconds": "Reported time of steps.",
-    "counted_steps": "Steps whose tokens were reported.",
-    "predicted_tokens": "Predicted tokens of the steps whose tokens were reported.",
-    "realised_tokens": "Reported tokens, bonus tokens included.",
+    "timed_steps": "Steps with a prediction whose time was reported.",
+    "predicted_seconds": "Predicted time of the timed steps.",
+    "realised_seconds": "Reported time of the timed steps.",
+    "counted_steps": "Steps with a prediction whose tokens were reported.",
+    "predicted_tokens": "Predicted tokens of the counted steps.",
+    "realised_tokens": "Reported tokens of the counted steps, bonus tokens included.",
     "late_reports": "Reports on steps that were no longer held.",
 }
 
@@ -57,7 +60,7 @@ def _content(row):
     if content["inert"] is not None:
         content["inert"] = bool(content["inert"])
     content["planned"] = bool(content["planned"])
-    for name in ("gain", "realised_step_seconds"):
+    for name in _FLOATS:
         if math.isnan(content[name]):
             content[name] = None
     content["status"] = status_names(content["status"])

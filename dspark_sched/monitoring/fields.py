@@ -7,10 +7,13 @@ import numpy as np
 from ..allocation.decision import SOURCES
 from ..types import Status
 
-__all__ = ["DECISION", "NOT_KNOWN", "SOURCES", "has", "status_names"]
+__all__ = ["DECISION", "MOST_COUNT", "NOT_KNOWN", "SOURCES", "has", "status_names"]
 
 #: An integer that is not known or was not reported; a float is NaN then.
 NOT_KNOWN = -1
+
+#: Largest capacity that is taken down; "no limit" is often a larger integer.
+MOST_COUNT = 2**62
 
 #: Fields of a decision. Drafts never include anchors, tokens always do.
 DECISION = np.dtype(
@@ -29,7 +32,7 @@ DECISION = np.dtype(
         ("bucket_tokens", np.int64),  # that the pass is padded to; -1: not padded
         ("gain", np.float64),  # predicted, over the baseline, minus 1; NaN: no min_gain
         ("expected_tokens", np.float64),  # predicted, bonus tokens included
-        ("step_seconds", np.float64),  # predicted
+        ("step_seconds", np.float64),  # predicted; NaN: not known
         ("realised_tokens", np.int64),  # emitted, bonus tokens included; -1: not reported
         ("realised_step_seconds", np.float64),  # NaN: not reported
         ("num_unknown_rows", np.int32),

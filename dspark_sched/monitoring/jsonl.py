@@ -38,8 +38,8 @@ class _Line(msgspec.Struct):
     batch_tokens: Count
     bucket_tokens: Count | None
     gain: Ratio | None
-    expected_tokens: Amount
-    step_seconds: Amount
+    expected_tokens: Amount | None
+    step_seconds: Amount | None
     realised_tokens: Summed | None
     realised_step_seconds: Amount | None
     num_unknown_rows: Rows
@@ -101,7 +101,7 @@ def _row(line):
     for field in ("bucket_tokens", "realised_tokens", "inert"):
         if getattr(line, field) is None:
             setattr(line, field, NOT_KNOWN)
-    for field in ("gain", "realised_step_seconds"):
+    for field in ("gain", "expected_tokens", "step_seconds", "realised_step_seconds"):
         if getattr(line, field) is None:
             setattr(line, field, math.nan)
     return msgspec.structs.astuple(line)

@@ -6,11 +6,16 @@ import numpy as np
 
 from .. import checks
 from ..allocation.buckets import StepCost
+from ..checks import LEAST_MEASURED as LEAST
+from ..checks import MOST_MEASURED as MOST
 from ..checks import InputError
+from ..profile import SpsProfile
 from ..types import Status
 from .explain import explain
 from .export import as_frame, as_jsonl, as_prometheus
-from .fields import DECISION, NOT_KNOWN, SOURCES
+from .fields import DECISION, MOST_COUNT, NOT_KNOWN, SOURCES
+from .offer import drafts_between
+from .outcome import as_emitted, as_seconds
 
 __all__ = ["Monitor"]
 
@@ -28,12 +33,16 @@ _FLAGGED = {
 _ANY_FLAG = sum(_FLAGGED)
 _NOT_DRAFTED = Status.NOT_DRAFTED.value
 
+#: Padding needs captured sizes, not times.
+_NO_TIMES = SpsProfile([1], step_seconds=[1.0])
+
 _COUNTERS = {
     "steps": 0,
     "requests": 0,
     "drafts_offered": 0,
     "drafts_verified": 0,
     "drafts_trimmed": 0,
+    "tokens_saved": 0,
     "trimmed_steps": 0,
     "surplus_drafts": 0,
     "unknown_rows": 0,
@@ -60,9 +69,11 @@ class Monitor:
     gamma : int
         Drafts per request, at least 1.
     profile : SpsProfile, optional
-        With it, steps are found where every choice takes the same time (inert).
+        With it, steps are found where every choice takes the same time (inert), and a step is
+        predicted at another size than its own (``padded_tokens``).
     captures : array_like of int, optional
-        Captured batch sizes, as the scheduler has them.
+        Captured batch sizes, as the scheduler has them: trimming saves no tokens of a padded pass
+        unless it reaches a smaller size.
 
     Examples
     --------
@@ -78,12 +89,27 @@ class Monitor:
     def __init__(self, size=1024, *, gamma, profile=None, captures=None):
         self._size = checks.as_count(size, "size", 1)
         self._gamma = checks.as_count(gamma, "gamma", 1)
-        self._cost = None if profile is None else StepCost(profile, captures)
+        if profile is not None and not isinstance(profile, SpsProfile):
+            raise InputError(
+                f"profile must be an SpsProfile; got {checks.shown(profile)}. Read it: "
+                f"load_profile(path)"
+            )
+        self._profile = profile
+        self._cost = StepCost(_NO_TIMES if profile is None else profile, captures)
         self._ring = np.zeros(self._size, DECISION)
         self._ring["step"] = NOT_KNOWN
         self._counters = dict(_COUNTERS)
 
-    def record(self, allocation, *, max_lengths=None, min_lengths=None, emits=None):
+    def record(
+        self,
+        allocation,
+        *,
+        max_lengths=None,
+        min_lengths=None,
+        assign_max_lengths=None,
+        emits=None,
+        padded_tokens=None,
+    ):
         """Take down one decision; to be called once per step.
 
         Parameters
@@ -93,6 +119,13 @@ class Monitor:
         max_lengths, min_lengths : array_like of int, shape (R,), optional
         emits : array_like of bool, shape (R,), optional
             What the step was decided with.
+        assign_max_lengths : array_like of int, shape (R,), optional
+            Tighter bounds, if the step was decided in two halves and the second had its own; they
+            cut ``min_lengths``, too.
+        padded_tokens : int, optional
+            Tokens that the pass really runs at, where the plan does not say: the common size of
+            data-parallel ranks, ``agree(...).padded_tokens``. Needs the monitor's ``profile``,
+            which then predicts the step time (except of a step that does not draft: not known).
 
         Returns
         -------
@@ -102,35 +135,34 @@ class Monitor:
         Raises
         ------
         InputError
-            More drafts were verified than could be offered: another gamma or other bounds.
+            More drafts were verified than could be offered: another gamma or other bounds; or a
+            ``padded_tokens`` that cannot be.
         """
-        step = self._counters["steps"]
-        plan = allocation.plan
+        step, plan = self._counters["steps"], allocation.plan
         bits = allocation.status.value
         num_requests = len(allocation.lengths)
-        emits = _mask(emits, num_requests)
-        num_emitting = num_requests if emits is None else int(np.count_nonzero(emits))
-        most = 0 if bits & _NOT_DRAFTED else num_emitting * self._gamma
-        is_uniform = plan is not None and plan.mode == "uniform"
-        offered, granted = most, 0
-        if max_lengths is not None:
-            last = _emitting(max_lengths, num_requests, emits, "max_lengths")
-            offered = min(most, _total(last, np.min if is_uniform else None))
-        if min_lengths is not None:
-            first = _emitting(min_lengths, num_requests, emits, "min_lengths")
-            granted = min(most, _total(first, np.max if is_uniform else None))
+        num_emitting, offered, granted = drafts_between(
+            num_requests,
+            self._gamma,
+            plan is not None and plan.mode == "uniform",
+            max_lengths=max_lengths,
+            min_lengths=min_lengths,
+            assign_max_lengths=assign_max_lengths,
+            emits=emits,
+        )
+        most = num_emitting * self._gamma
+        if bits & _NOT_DRAFTED:
+            most = offered = granted = 0
         # Interpreted kernels and policies of others leave NumPy integers in their records.
-        surplus = int(allocation.surplus)
+        surplus, batch_tokens = int(allocation.surplus), int(allocation.batch_tokens)
         verified = int(allocation.capacity) - surplus
-        base_tokens = int(allocation.batch_tokens) - verified
         unknown, invalid = int(allocation.num_unknown_rows), int(allocation.num_invalid_rows)
         if verified > offered:
-            raise InputError(
-                f"{verified} drafts were verified, more than the {offered} that {num_requests} "
-                f"requests can have with gamma = {self._gamma} and max_lengths; make the Monitor "
-                f"with the scheduler's gamma and pass the bounds of the step"
-            )
-        inert = self._is_inert(base_tokens, offered, num_requests)
+            raise self._offer_error(verified, offered, num_requests)
+        surplus = min(surplus, MOST_COUNT - verified)
+        base_tokens = batch_tokens - verified
+        bucket, seconds, ran = self._pass_of(allocation, batch_tokens, padded_tokens)
+        inert = self._is_inert(base_tokens + granted, offered - granted, num_requests)
         self._ring[step % self._size] = (
             step,
             num_requests,
@@ -141,11 +173,11 @@ class Monitor:
             most - offered,
             verified + surplus,
             surplus,
-            base_tokens + verified,
-            NOT_KNOWN if plan is None else plan.bucket,
-            math.nan if plan is None or plan.gain is None else plan.gain,
-            allocation.expected_tokens,
-            allocation.step_seconds,
+            batch_tokens,
+            bucket,
+            math.nan if plan is None or plan.gain is None else _known(plan.gain, -1.0, MOST),
+            _known(allocation.expected_tokens, 0.0, checks.MOST_TOKENS),
+            _known(seconds, LEAST, MOST),
             NOT_KNOWN,
             math.nan,
             unknown,
@@ -155,6 +187,10 @@ class Monitor:
             SOURCES.index(allocation.source),
             plan is not None,
         )
+        saved = 0
+        if offered > verified:
+            whole = base_tokens + offered
+            saved = max(0, max(whole, self._cost.bucket(whole)) - ran)
         self._count(
             bits,
             steps=1,
@@ -162,6 +198,7 @@ class Monitor:
             drafts_offered=offered,
             drafts_verified=verified,
             drafts_trimmed=offered - verified,
+            tokens_saved=saved,
             trimmed_steps=int(offered > verified),
             surplus_drafts=surplus,
             unknown_rows=unknown,
@@ -210,38 +247,76 @@ class Monitor:
         if row["step"] != step:
             self._counters["late_reports"] += 1
             return
-        if accepted is not None:
-            if emitted is not None:
-                raise InputError("report takes emitted or accepted, not both")
-            emitted = _accepted(row, accepted) + int(row["num_emitting"])
         if step_seconds is not None:
-            _check_seconds(row, step_seconds)
+            step_seconds = as_seconds(row, step_seconds)
+        emitted = as_emitted(row, emitted, accepted)
         if emitted is not None:
-            emitted = _emitted(row, emitted)
-            if row["realised_tokens"] != NOT_KNOWN:
-                raise _reported_before(row, "tokens")
             self._add("counted_steps", "tokens", row["expected_tokens"], emitted)
             row["realised_tokens"] = emitted
         if step_seconds is not None:
-            self._add("timed_steps", "seconds", row["step_seconds"], float(step_seconds))
+            self._add("timed_steps", "seconds", row["step_seconds"], step_seconds)
             row["realised_step_seconds"] = step_seconds
 
     def _add(self, steps, quantity, predicted, realised):
+        if not predicted > 0.0:  # nothing to hold it against
+            return
         self._counters[steps] += 1
         self._counters[f"predicted_{quantity}"] += float(predicted)
         self._counters[f"realised_{quantity}"] += realised
 
-    def _is_inert(self, base_tokens, offered, num_requests):
-        """1: the step takes the same time whatever is chosen, 0: it does not, -1: not known."""
-        if self._cost is None:
+    def _pass_of(self, allocation, batch_tokens, padded_tokens):
+        """(tokens that the pass is padded to, predicted seconds, tokens that it runs at)."""
+        plan, seconds = allocation.plan, allocation.step_seconds
+        bucket = NOT_KNOWN if plan is None else plan.bucket
+        if padded_tokens is not None:
+            padded = self._as_padded(padded_tokens, batch_tokens)
+            if padded != max(bucket, batch_tokens):
+                seconds = self._seconds_at(padded, allocation)
+            return padded, seconds, padded
+        if self._cost.captures is None:
+            return bucket, seconds, batch_tokens
+        captured = bucket if plan is not None else self._cost.bucket(batch_tokens)
+        return bucket, seconds, max(batch_tokens, captured)
+
+    def _as_padded(self, padded_tokens, batch_tokens):
+        if self._profile is None:
+            raise InputError(
+                "padded_tokens needs profile=: without it nobody knows what that size takes; make "
+                "the Monitor with the scheduler's profile"
+            )
+        padded = checks.as_count(padded_tokens, "padded_tokens")
+        if not batch_tokens <= padded <= checks.MOST_TOKENS:
+            raise InputError(
+                f"padded_tokens must lie in {batch_tokens}..2**53, the step has {batch_tokens} "
+                f"batch tokens; got {padded}. Pass agree(...).padded_tokens of this step"
+            )
+        return padded
+
+    def _seconds_at(self, padded_tokens, allocation):
+        """Predicted time at another size than the plan's; NaN: not known without drafting."""
+        if allocation.status.value & _NOT_DRAFTED:
+            return math.nan
+        path = 0.0 if allocation.plan is None else allocation.plan.overhead_seconds
+        return path + self._profile.step_seconds(padded_tokens, len(allocation.lengths))
+
+    def _is_inert(self, base_tokens, num_drafts, num_requests):
+        """1: every choice of 0..num_drafts takes the same time, 0: it does not, -1: not known."""
+        if self._profile is None:
             return NOT_KNOWN
-        if offered == 0:
+        if num_drafts == 0:
             return 0
-        _, theta = self._cost.curve(base_tokens, offered, num_requests)
-        if self._cost.profile.is_rising:
+        _, theta = self._cost.curve(base_tokens, num_drafts, num_requests)
+        if self._profile.is_rising:
             return int(theta[0] == theta[-1])
         reachable = theta[np.isfinite(theta)]
         return int((reachable == reachable[0]).all())
+
+    def _offer_error(self, verified, offered, num_requests):
+        return InputError(
+            f"{verified} drafts were verified, more than the {offered} that {num_requests} "
+            f"requests can have with gamma = {self._gamma} and max_lengths; make the Monitor "
+            f"with the scheduler's gamma and pass the bounds of the step"
+        )
 
     @property
     def counters(self):
@@ -274,60 +349,6 @@ class Monitor:
         return as_frame(self.decisions)
 
 
-def _mask(emits, num_requests):
-    """Which requests emit tokens, bool [R]; None: all."""
-    if emits is None:
-        return None
-    emits = checks.as_array(emits, "emits")
-    if emits.shape != (num_requests,):
-        raise InputError(
-            f"emits must have one value per request, shape ({num_requests},); got {emits.shape}"
-        )
-    return emits.astype(np.bool)
-
-
-def _emitting(lengths, num_requests, emits, name):
-    """A bound of the requests that emit tokens."""
-    lengths = checks.as_lengths(lengths, num_requests, name)
-    return lengths if emits is None else lengths[emits]
-
-
-def _total(lengths, common):
-    """Sum of a bound; ``common`` reduces it first to the one bound of equal lengths."""
-    if common is None or not lengths.size:
-        return int(lengths.sum())
-    return lengths.size * int(common(lengths))
-
-
-def _check_seconds(row, seconds):
-    if not 0.0 < seconds < math.inf:
-        raise InputError(f"step_seconds must be positive and finite; got {seconds}")
-    if not math.isnan(row["realised_step_seconds"]):
-        raise _reported_before(row, "step_seconds")
-
-
-def _accepted(row, accepted):
-    accepted, verified = checks.as_count(accepted, "accepted"), row["drafts_verified"]
-    if accepted > verified:
-        raise InputError(
-            f"{accepted} drafts accepted, but step {row['step']} verified {verified}; report the "
-            f"number that record() returned for this step, and accepted without bonus tokens"
-        )
-    return accepted
-
-
-def _emitted(row, emitted):
-    emitted = checks.as_count(emitted, "emitted")
-    most = row["drafts_verified"] + row["num_emitting"]
-    if emitted > most:
-        raise InputError(
-            f"{emitted} tokens emitted, but step {row['step']} can have emitted {most} at most: "
-            f"{row['drafts_verified']} drafts verified and one token more for each of "
-            f"{row['num_emitting']} requests; report the number that record() returned for this "
-            f"step"
-        )
-    return emitted
-
-
-def _reported_before(row, what):
-    return InputError(f"{what} of step {row['step']} was reported before; report each step once")
+def _known(value, least, most):
+    """A prediction; NaN where it is no number that can be written and summed."""
+    return value if value == 0.0 or least <= value <= most else math.nan

@@ -2,6 +2,7 @@
 
 import gc
 import json
+import sys
 import tracemalloc
 
 import msgspec
@@ -46,6 +47,26 @@ def test_bounds_and_silent_requests_are_not_offered():
     assert rows["num_emitting"].tolist() == [2, 2, 1]
 
 
+def test_bounds_of_plan_and_assign_count_together():
+    m = monitor()
+    scheduler = ds.DelayedScheduler(PROFILE, 3)
+    scheduler.plan([1, 2], max_lengths=[1, 3], min_lengths=[0, 2])
+    plan = scheduler.assign(np.ones((2, 3)), max_lengths=[3, 1])
+    m.record(plan, max_lengths=[1, 3], min_lengths=[0, 2], assign_max_lengths=[3, 1])
+    m.record(plan, min_lengths=[0, 2], assign_max_lengths=[9, 1])  # assign() cuts to gamma
+    rows = m.decisions
+    assert rows["drafts_verified"].tolist() == [2, 2]
+    assert rows["drafts_offered"].tolist() == [1 + 1, 3 + 1]
+    assert rows["drafts_granted"].tolist() == [0 + 1, 0 + 1]
+    assert rows["drafts_cut_by_bounds"].tolist() == [4, 2]
+
+
+def test_a_minimum_length_grants_no_more_than_its_own_request_may_have():
+    m = monitor()
+    m.record(ds.allocate(CONFIDENCE, PROFILE, capacity=0), max_lengths=[0, 3], min_lengths=[2, 0])
+    assert m.decisions[["drafts_offered", "drafts_granted"]].tolist() == [(3, 0)]
+
+
 def test_what_the_plan_said_is_taken_down():
     scheduler = ds.DelayedScheduler(
         PROFILE, 3, captures=[4, 8, 16], source=ds.ConstantSurvival([0.9, 0.8, 0.1])
@@ -58,10 +79,7 @@ def test_what_the_plan_said_is_taken_down():
 
 def test_a_step_that_did_not_draft_offered_nothing():
     m = monitor()
-    idle = msgspec.structs.replace(
-        ds.allocate(CONFIDENCE, PROFILE, capacity=0), status=ds.Status.NOT_DRAFTED
-    )
-    m.record(idle)
+    m.record(undrafted())
     assert m.decisions["drafts_offered"].tolist() == [0]
     assert m.counters["not_drafted_steps"] == 1
 
@@ -82,6 +100,29 @@ def test_inert_is_where_every_choice_takes_the_same_time(captures, times, inert)
     m.record(ds.allocate(CONFIDENCE, profile, capacity=4))
     assert m.decisions["inert"].tolist() == inert
     assert m.counters["inert_steps"] == inert[0]
+
+
+@pytest.mark.parametrize(
+    ("min_lengths", "times", "inert"),
+    [
+        ([1, 1], [10, 20], 1),  # 4..8 tokens cost the same, 2 do not
+        ([0, 0], [10, 20], 0),
+        ([3, 3], [10, 20], 0),  # no choice at all
+    ],
+)
+def test_what_minimum_lengths_take_anyway_is_no_choice(min_lengths, times, inert):
+    profile = ds.SpsProfile([2, 8], step_ms=times)
+    plan = ds.allocate(CONFIDENCE, profile, min_lengths=min_lengths)
+    m = monitor(profile=profile)
+    m.record(plan, min_lengths=min_lengths)
+    assert m.decisions["inert"].tolist() == [inert]
+
+
+def test_inert_where_only_the_minimum_lengths_were_measured():
+    profile = ds.SpsProfile([2, 16], step_ms=[10, 20], lookup="exact")
+    m = monitor(profile=profile)
+    m.record(ds.allocate(CONFIDENCE, profile, min_lengths=[1, 1]), min_lengths=[1, 1])
+    assert m.decisions["inert"].tolist() == [1]
 
 
 def test_without_a_profile_inert_is_not_known():
@@ -121,7 +162,10 @@ def test_another_gamma_is_refused_before_anything_is_counted():
     [
         ({"max_lengths": [3]}, "max_lengths must have one value per request, shape (2,)"),
         ({"min_lengths": [0, -1]}, "min_lengths must lie in 0..gamma; got -1 at row 1"),
-        ({"emits": [True]}, "emits must have one value per request, shape (2,); got (1,)"),
+        (
+            {"emits": [True]},
+            "emits must be bool, one per request, shape (2,); got bool of shape (1,)",
+        ),
     ],
 )
 def test_bounds_of_another_step_are_refused_before_anything_is_counted(given, message):
@@ -163,6 +207,128 @@ def test_minimum_lengths_of_a_step_that_does_not_draft_were_not_granted():
     idle = m.decisions[-1]
     assert idle["status"] & ds.Status.NOT_DRAFTED.value
     assert (idle["drafts_offered"], idle["drafts_granted"]) == (0, 0)
+
+
+@pytest.mark.parametrize("capacity", [sys.maxsize, 2**62 + 1, 2**63, 2**70])
+def test_a_capacity_without_limit_is_held_to_what_can_be_written(capacity):
+    m = monitor()
+    m.record(ds.allocate(CONFIDENCE, PROFILE, capacity=capacity))
+    assert m.decisions[["capacity", "surplus"]].tolist() == [(2**62, 2**62 - 6)]
+    assert m.counters["surplus_drafts"] == 2**62 - 6
+    assert parse_decisions(m.to_jsonl().splitlines(), "x").tobytes() == m.decisions.tobytes()
+
+
+# The size that the pass really has
+
+CAPTURES = [4, 8, 16]
+BUCKETED = {"profile": PROFILE, "captures": CAPTURES}
+
+
+def constant_plan(survival=(0.9, 0.8, 0.1), num_requests=2, **options):
+    scheduler = ds.DelayedScheduler(
+        PROFILE, 3, captures=CAPTURES, source=ds.ConstantSurvival(survival), **options
+    )
+    return scheduler.step(np.arange(num_requests))
+
+
+def test_ranks_that_pad_together_are_predicted_at_their_common_size():
+    plans = [constant_plan((1.0, 1.0, 1.0), number) for number in (1, 4)]
+    ranks = [
+        ds.Decision.of(plan, PROFILE, request_ids=np.arange(len(plan.lengths)), step=0)
+        for plan in plans
+    ]
+    padded = ds.agree(ranks).padded_tokens
+    assert (plans[0].plan.bucket, padded) == (4, 16)
+    m = monitor(**BUCKETED)
+    m.report(m.record(plans[0], padded_tokens=padded), step_seconds=PROFILE.step_seconds(padded))
+    assert m.decisions["bucket_tokens"].tolist() == [16]
+    assert m.decisions["step_seconds"].tolist() == [0.020]
+    assert m.explain().step_time_error == 0.0
+
+
+def test_the_scheduling_path_is_part_of_the_prediction_at_the_common_size():
+    plan = constant_plan(min_gain=0.0, overhead_seconds=1e-4, survival=(1.0, 0.0, 0.0))
+    assert plan.plan.overhead_seconds == 1e-4
+    m = monitor(**BUCKETED)
+    m.record(plan, padded_tokens=16)
+    assert m.decisions["step_seconds"][0] == pytest.approx(0.020 + 1e-4, rel=1e-12)
+
+
+def test_the_parts_of_a_profile_are_part_of_the_prediction_at_the_common_size():
+    profile = ds.SpsProfile([2, 16], step_ms=[10, 20], alpha=ds.RequestCost([1, 3], ms=[1, 3]))
+    m = monitor(profile=profile)
+    m.record(ds.allocate(CONFIDENCE, profile), padded_tokens=16)
+    assert m.decisions["step_seconds"][0] == pytest.approx(0.020 + 0.002, rel=1e-12)
+
+
+def test_an_idle_rank_runs_at_the_common_size_or_not_at_all():
+    nobody = ds.allocate(np.empty((0, 3)), PROFILE)
+    m = monitor(profile=PROFILE)
+    m.record(nobody, padded_tokens=16)
+    m.record(nobody, padded_tokens=0)
+    assert m.decisions["step_seconds"].tolist() == [0.020, 0.0]
+    assert m.decisions["bucket_tokens"].tolist() == [16, 0]
+
+
+def undrafted():
+    return msgspec.structs.replace(
+        ds.allocate(CONFIDENCE, PROFILE, capacity=0), status=ds.Status.NOT_DRAFTED
+    )
+
+
+def test_nobody_knows_what_a_step_without_drafts_takes_at_the_common_size():
+    m = monitor(profile=PROFILE)
+    m.report(m.record(undrafted(), padded_tokens=16), step_seconds=0.5)
+    m.report(m.record(undrafted(), padded_tokens=2), step_seconds=0.010)  # its own size: known
+    assert m.decisions["step_seconds"].tolist() == [pytest.approx(np.nan, nan_ok=True), 0.010]
+    assert m.counters["timed_steps"] == 1
+    assert (m.counters["predicted_seconds"], m.counters["realised_seconds"]) == (0.010, 0.010)
+    assert m.explain().step_time_error == 0.0
+    assert json.loads(m.to_jsonl().splitlines()[0])["step_seconds"] is None
+    assert parse_decisions(m.to_jsonl().splitlines(), "x").tobytes() == m.decisions.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("options", "padded", "message"),
+    [
+        ({}, 8, "padded_tokens needs profile=: without it nobody knows what that size takes; "),
+        ({"profile": PROFILE}, 5, "padded_tokens must lie in 6..2**53, the step has 6 batch tok"),
+        ({"profile": PROFILE}, 2**63, "padded_tokens must lie in 6..2**53, the step has 6 batch"),
+        ({"profile": PROFILE}, 8.0, "padded_tokens must be an integer; got 8.0 (float)"),
+    ],
+)
+def test_a_size_that_cannot_be_is_refused_before_anything_is_counted(options, padded, message):
+    m = monitor(**options)
+    with pytest.raises(ds.InputError) as error:
+        m.record(PLAN, padded_tokens=padded)
+    assert str(error.value).startswith(message)
+    assert m.counters["steps"] == len(m.decisions) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "capacity", "padded", "saved"),
+    [
+        ({}, 4, None, 2),
+        ({}, 6, None, 0),
+        ({"captures": [4, 8, 16]}, 4, None, 0),  # 6 and 8 are both padded to 8
+        ({"captures": [4, 8, 16]}, 0, 4, 8 - 4),
+        ({"captures": [4, 8, 16]}, 1, 8, 0),  # padded to what everything would have taken
+        ({"captures": [4, 8, 16]}, 1, 16, 0),  # another rank wanted more
+        ({"captures": [4]}, 0, 4, 8 - 4),  # everything has no bucket
+    ],
+)
+def test_tokens_are_saved_only_where_the_pass_is_smaller(options, capacity, padded, saved):
+    m = monitor(profile=PROFILE, **options)
+    m.record(ds.allocate(CONFIDENCE, PROFILE, capacity=capacity), padded_tokens=padded)
+    assert m.counters["drafts_trimmed"] == 6 - capacity
+    assert m.counters["tokens_saved"] == saved
+
+
+def test_trimming_inside_a_bucket_saves_nothing():
+    for captures, saved in (([4, 8, 16], 0), (None, 2)):
+        m = monitor(captures=captures)
+        m.record(constant_plan((0.9, 0.8, 0.0)))
+        assert (m.counters["drafts_trimmed"], m.counters["tokens_saved"]) == (2, saved)
 
 
 # The ring
@@ -229,6 +395,32 @@ def test_reports_are_held_against_the_predictions():
     assert explanation.tokens_error == pytest.approx(9 / (2 * PLAN.expected_tokens) - 1)
 
 
+def test_steps_without_a_prediction_are_left_out_of_both_sums():
+    m = monitor()
+    nobody = ds.allocate(np.empty((0, 3)), PROFILE)
+    for plan in (PLAN, nobody, PLAN):
+        m.report(m.record(plan), step_seconds=0.026, emitted=0 if plan is nobody else 4)
+    counters, explanation = m.counters, m.explain()
+    assert (counters["timed_steps"], counters["counted_steps"]) == (2, 2)
+    for quantity, error in (
+        ("seconds", explanation.step_time_error),
+        ("tokens", explanation.tokens_error),
+    ):
+        ratio = counters[f"realised_{quantity}"] / counters[f"predicted_{quantity}"]
+        assert ratio - 1 == pytest.approx(error, rel=1e-12)
+    assert m.decisions["realised_step_seconds"].tolist() == [0.026] * 3
+
+
+def test_with_weights_the_plan_is_weighted_and_what_is_recorded_is_not():
+    source = ds.ConstantSurvival([0.5, 0.25, 0.125])
+    scheduler = ds.DelayedScheduler(PROFILE, 3, source=source)
+    plan = scheduler.step([1, 2], weights=[1.0, 9.0], max_lengths=[0, 3], min_lengths=[0, 3])
+    m = monitor()
+    m.record(plan, max_lengths=[0, 3], min_lengths=[0, 3])
+    assert m.decisions["expected_tokens"].tolist() == [2 + 0.875]
+    assert plan.plan.expected_tokens == pytest.approx(2 + 1.8 * 0.875)
+
+
 def test_a_request_that_emits_nothing_has_no_bonus_token():
     m = monitor()
     m.record(ds.allocate(CONFIDENCE, PROFILE, capacity=1), emits=[True, False])
@@ -260,6 +452,11 @@ def test_a_report_on_a_step_that_left_the_ring_is_counted_as_late():
         ({"step": -1}, "step must be at least 0; got -1"),
         ({"step": 0, "step_seconds": 0.0}, "step_seconds must be positive and finite; got 0.0"),
         ({"step": 0, "step_seconds": np.nan}, "step_seconds must be positive and finite; got nan"),
+        ({"step": 0, "step_seconds": "a"}, "step_seconds must be a number; got 'a'"),
+        ({"step": 0, "step_seconds": [0.1]}, "step_seconds must be a number; got [0.1]"),
+        ({"step": 0, "step_seconds": True}, "step_seconds must be a number; got True"),
+        ({"step": 0, "step_seconds": 1j}, "step_seconds must be a number; got 1j"),
+        ({"step": 0, "step_seconds": 1e306}, "step_seconds must be between 1e-305 and 1e+305; got"),
         ({"step": 0, "step_seconds": 1.0, "emitted": -1}, "emitted must be at least 0; got -1"),
         ({"step": 0, "step_seconds": 1.0, "accepted": 1.5}, "accepted must be an integer; got 1.5"),
         ({"step": 0, "accepted": 5}, "5 drafts accepted, but step 0 verified 4; report the number"),
@@ -349,6 +546,8 @@ def test_rows_and_surplus_add_up_over_a_run():
         ({"size": 0}, "size must be at least 1; got 0"),
         ({"gamma": 0}, "gamma must be at least 1; got 0"),
         ({"profile": PROFILE, "captures": [8, 4]}, "captures must be at least 1 and increase"),
+        ({"captures": [8, 4]}, "captures must be at least 1 and increase strictly; got [8, 4]"),
+        ({"profile": "p.csv"}, "profile must be an SpsProfile; got 'p.csv'. Read it: load_profile"),
     ],
 )
 def test_a_monitor_that_cannot_be_is_refused(given, message):
