@@ -21,12 +21,14 @@ class Agreement(msgspec.Struct, frozen=True):
         Tokens that every rank pads its pass to; -1: no rank pads to a captured size.
     padded_tokens : int
         The common number of tokens where shapes must be equal: the bucket, else the largest batch.
+        0 if a rank falls back.
     draft_next : bool
-        Whether the next step drafts on all ranks: if one of them has requests and wants to. Each
-        rank must pass it to its next ``plan`` or ``step``, as ``drafts=``; left out, the rank
-        follows its own switch, and ranks that disagree run different passes.
+        Whether the next step drafts on all ranks: if one of them has requests and wants to; in a
+        fallback only the ranks that decided are asked, and it drafts if none did. Each rank must
+        pass it to its next ``plan`` or ``step``, as ``drafts=``; left out, the rank follows its own
+        switch, and ranks that disagree run different passes.
     fallback_ranks : tuple of int
-        Ranks without a decision. If there is one, all ranks must fall back.
+        Ranks without a decision. If there is one, all ranks must fall back in this step.
     """
 
     bucket: int
@@ -46,8 +48,9 @@ def agree(records, parallel="data"):
     Parameters
     ----------
     records : sequence of Decision
-        Of one step, by rank. An idle rank takes part with a decision on 0 requests, a rank that
-        cannot decide with ``Decision.fallback(step)``.
+        Of one step, by rank: of all plans before the launch (``Decision.of_plan``), or of all
+        lengths after it. An idle rank takes part with a decision on 0 requests, a rank that cannot
+        decide with ``Decision.fallback(step)``.
     parallel : {"data", "tensor"}
         "data": each rank has its own requests, only the padded shape is common. It is the largest
         bucket; if a rank with tokens has no bucket, no rank pads to one. "tensor": all ranks hold
@@ -56,7 +59,8 @@ def agree(records, parallel="data"):
     Returns
     -------
     Agreement
-        Its ``draft_next`` must be passed on: ``scheduler.plan(..., drafts=agreement.draft_next)``.
+        Its ``draft_next`` must be passed on, also after a fallback:
+        ``scheduler.plan(..., drafts=agreement.draft_next)``.
 
     Raises
     ------
@@ -77,24 +81,32 @@ def agree(records, parallel="data"):
     fallback_ranks = tuple(rank for rank, record in enumerate(records) if record.is_fallback)
     deciding = [(rank, record) for rank, record in enumerate(records) if not record.is_fallback]
     _check_equal(deciding, _SHARED[parallel])
+    draft_next = _drafts_next([record for _, record in deciding])
     if fallback_ranks:
-        return Agreement(
-            bucket=-1, padded_tokens=0, draft_next=False, fallback_ranks=fallback_ranks
-        )
-    most = max(max(record.bucket, record.batch_tokens) for record in records)
+        return Agreement(-1, 0, draft_next, fallback_ranks)
+    bucket = _common_bucket(records)
+    padded_tokens = bucket if bucket >= 0 else max(record.batch_tokens for record in records)
+    return Agreement(bucket, padded_tokens, draft_next)
+
+
+def _common_bucket(records):
+    """The largest bucket; -1 if a rank with tokens has none, or nobody has."""
     is_padded = all(record.bucket >= 0 or record.batch_tokens == 0 for record in records)
-    wishes = [record.draft_next for record in records if len(record.lengths)]
-    return Agreement(
-        bucket=most if is_padded and most > 0 else -1,
-        padded_tokens=most,
-        draft_next=any(wishes) if wishes else any(record.draft_next for record in records),
-    )
+    return (is_padded and max(record.bucket for record in records)) or -1
+
+
+def _drafts_next(deciding):
+    """Whether one with requests wants to, without requests any; True if no rank decided."""
+    with_requests = [record.draft_next for record in deciding if len(record.lengths)]
+    wishes = with_requests or [record.draft_next for record in deciding]
+    return any(wishes) or not wishes
 
 
 #: What ranks must share, in the order in which a difference explains those after it.
 _SHARED = {
-    "data": ("profile_digest", "source", "configuration_digest"),
+    "data": ("is_planned", "profile_digest", "source", "configuration_digest"),
     "tensor": (
+        "is_planned",
         "profile_digest",
         "source",
         "configuration_digest",
@@ -110,6 +122,7 @@ _SHARED = {
 _DECIDE_ONCE = "decide on one rank and distribute decision.to_bytes()"
 _REMEDIES = {
     "step": "a rank has skipped or repeated a step; count steps that all ranks take",
+    "is_planned": "before the launch all ranks send Decision.of_plan, after it Decision.of",
     "profile_digest": "load the same profile on all ranks: distribute one file",
     "source": "configure the same source of confidences on all ranks",
     "configuration_digest": "give all schedulers the same lag, captures, options and plain "

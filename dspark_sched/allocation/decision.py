@@ -6,8 +6,6 @@ shapes hangs. So one rank decides and distributes bytes, or all ranks compare wh
 
 import hashlib
 import re
-import struct
-import zlib
 from functools import lru_cache
 
 import msgspec
@@ -15,23 +13,17 @@ import numpy as np
 
 from .. import checks
 from ..checks import InputError
-from ..types import Status
+from ..types import Allocation, Status, StepPlan
+from . import wire
 from .digest import configuration_digest, inputs_digest
+from .wire import SOURCES
 
 __all__ = ["SOURCES", "Decision"]
 
-#: Where confidences come from; the wire holds the index.
-SOURCES = ("head", "estimator", "constant")
 NO_DIGEST = "0" * 64
 
-_MAGIC, _VERSION = b"DSPK", 2
-# magic, version, marks, source, status, R, step, capacity, batch tokens, bucket, three digests
-_HEADER = struct.Struct("<4sHBBIIQqqq32s32s32s")
-_DIGESTS = ("profile_digest", "configuration_digest", "inputs_digest")
-_CRC = struct.Struct("<I")
-_FALLBACK, _DRAFT_NEXT = 1, 2
 _HEX = re.compile("[0-9a-f]{64}")
-_STATUS_BITS = sum(flag.value for flag in Status)
+_MOST_CAPACITY = 2**62
 
 
 class Decision(msgspec.Struct, frozen=True, eq=False, kw_only=True):
@@ -42,11 +34,11 @@ class Decision(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     step : int
         Counter of the loop, the same on all ranks; 0..2**64 - 1.
     lengths : ndarray of int32, shape (R,)
-        Drafts of each request to verify.
+        Drafts of each request to verify; all 0 in a planned record, nothing is assigned yet.
     capacity : int
         Drafts that could have been admitted, ``lengths.sum()`` or more.
     batch_tokens : int
-        R + other tokens + ``lengths.sum()``.
+        R + other tokens + ``lengths.sum()``; in a planned record + ``capacity`` instead.
     bucket : int
         Tokens that the pass is padded to; -1: it is not padded.
     profile_digest, configuration_digest, inputs_digest : str
@@ -59,13 +51,12 @@ class Decision(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         Whether the next step should draft.
     is_fallback : bool
         This rank cannot decide; then no rank may use its decision (see ``agree``).
+    is_planned : bool
+        A record of ``of_plan``: what is decided before the launch.
 
     Notes
     -----
-    Two decisions are equal if their bytes are. Bytes (little-endian, no padding): ``DSPK``, version
-    u16, marks u8 (1 fallback, 2 draft next), source u8, status u32, R u32, step u64, capacity i64,
-    batch tokens i64, bucket i64, digests of profile [32], configuration [32] and inputs [32],
-    lengths i32 [R], CRC-32 of all before u32.
+    Two decisions are equal if their bytes are.
     """
 
     step: int
@@ -80,6 +71,7 @@ class Decision(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     status: Status = Status.OK
     draft_next: bool = True
     is_fallback: bool = False
+    is_planned: bool = False
 
     def __post_init__(self):
         self._normalise()
@@ -88,6 +80,11 @@ class Decision(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             raise InputError(
                 f"capacity {self.capacity} is below the sum of lengths, {total}; pass the capacity "
                 f"that these lengths were admitted under"
+            )
+        if self.is_planned and total:
+            raise InputError(
+                f"a planned record has no lengths yet, all are 0; got {total} drafts. Record an "
+                f"assigned step with Decision.of"
             )
         if self.batch_tokens < len(self.lengths) + total:
             raise InputError(
@@ -108,13 +105,13 @@ class Decision(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             fixed[name] = checks.as_count(getattr(self, name), name, least)
             if fixed[name] >= 1 << bits:
                 raise InputError(f"{name} must be below 2**{bits}; got {fixed[name]}")
-        for name in _DIGESTS:
+        for name in wire.DIGESTS:
             digest = getattr(self, name)
             if not (isinstance(digest, str) and _HEX.fullmatch(digest)):
                 raise InputError(f"{name} must be 64 lowercase hexadecimal digits; got {digest!r}")
         checks.check_choice(self.source, SOURCES, "source")
-        for name, kind in (("status", Status), ("draft_next", bool), ("is_fallback", bool)):
-            value = getattr(self, name)
+        for name in ("status", "draft_next", "is_fallback", "is_planned"):
+            value, kind = getattr(self, name), Status if name == "status" else bool
             if not isinstance(value, kind):
                 raise InputError(f"{name} must be a {kind.__name__}; got {value!r}")
         for name, value in fixed.items():
@@ -131,8 +128,10 @@ class Decision(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         step,
         max_lengths=None,
         min_lengths=None,
+        assign_max_lengths=None,
         weights=None,
         emits=None,
+        drafts=None,
         history=None,
         configuration=None,
         bucket=None,
@@ -143,12 +142,16 @@ class Decision(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         Parameters
         ----------
         allocation : Allocation
-            From ``allocate`` or a scheduler's step. Its lengths are copied.
+            From ``allocate`` or a scheduler's step. Its lengths are copied. A capacity above 2**62
+            ("no limit") is recorded as 2**62.
         profile : SpsProfile
-        confidence, request_ids, max_lengths, min_lengths, weights, emits
-            What the allocation was made from; no confidence where the step took none.
+        confidence, request_ids, max_lengths, min_lengths, weights, emits, drafts
+            What the allocation was made from, as it was passed to ``allocate``, ``step`` or
+            ``plan``; no confidence where the step took none.
         step : int
             Counter of the loop, the same on all ranks.
+        assign_max_lengths : array_like of int, shape (R,), optional
+            The tighter bounds that were passed to ``assign``.
         history : object, optional
             What was remembered **before** this step: a scheduler's ``state``; see
             ``inputs_digest``.
@@ -168,21 +171,26 @@ class Decision(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             Inputs that do not belong to the allocation: another number of requests, a bucket that
             is too small.
         """
-        plan, lengths = allocation.plan, allocation.lengths
-        if confidence is not None and len(confidence) != len(lengths):
+        if not isinstance(allocation, Allocation):
             raise InputError(
-                f"the allocation has {len(lengths)} requests, confidence {len(confidence)} rows; "
-                f"pass the confidences that it was made from"
+                f"Decision.of records an Allocation; got {type(allocation).__name__}. A StepPlan "
+                f"is recorded with Decision.of_plan"
             )
+        plan, lengths = allocation.plan, allocation.lengths
+        if confidence is not None:
+            confidence = checks.as_confidence(confidence)
+            if len(confidence) != len(lengths):
+                raise InputError(
+                    f"the allocation has {len(lengths)} requests, confidence {len(confidence)} "
+                    f"rows; pass the confidences that it was made from"
+                )
         anchors_and_drafts = len(lengths) + int(lengths.sum(dtype=np.int64))
         if bucket is None:
             bucket = -1 if plan is None else plan.bucket
-        if source is None:
-            source = allocation.source
         return cls(
             step=step,
             lengths=lengths,
-            capacity=allocation.capacity,
+            capacity=min(allocation.capacity, _MOST_CAPACITY),
             batch_tokens=allocation.batch_tokens,
             bucket=bucket,
             profile_digest=_profile_digest(profile),
@@ -190,16 +198,95 @@ class Decision(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             inputs_digest=inputs_digest(
                 confidence,
                 request_ids,
+                num_requests=len(lengths),
                 max_lengths=max_lengths,
                 min_lengths=min_lengths,
+                assign_max_lengths=assign_max_lengths,
                 other_tokens=allocation.batch_tokens - anchors_and_drafts,
                 weights=weights,
                 emits=emits,
+                drafts=drafts,
                 history=history,
             ),
-            source=source,
+            source=allocation.source if source is None else source,
             status=allocation.status,
             draft_next=plan is None or bool(plan.draft_next),
+        )
+
+    @classmethod
+    def of_plan(
+        cls,
+        plan,
+        profile,
+        request_ids,
+        *,
+        step,
+        max_lengths=None,
+        min_lengths=None,
+        other_tokens=0,
+        weights=None,
+        emits=None,
+        drafts=None,
+        history=None,
+        configuration=None,
+    ):
+        """Make the record of a plan, so that ranks agree on the bucket before they launch.
+
+        Parameters
+        ----------
+        plan : StepPlan
+            From ``DelayedScheduler.plan``.
+        request_ids, max_lengths, min_lengths, other_tokens, weights, emits, drafts
+            What the plan was made from, as it was passed to ``plan``.
+        profile, step, history, configuration
+            As in ``of``.
+
+        Returns
+        -------
+        Decision
+            With ``is_planned``, lengths of 0, and capacity, batch tokens and bucket as planned.
+
+        Raises
+        ------
+        InputError
+            Inputs that do not belong to the plan: another number of requests or other tokens.
+        """
+        if not isinstance(plan, StepPlan):
+            raise InputError(
+                f"Decision.of_plan records a StepPlan; got {type(plan).__name__}. An Allocation is "
+                f"recorded with Decision.of"
+            )
+        num_requests = checks.as_array(request_ids, "request_ids").size
+        other_tokens = checks.as_count(other_tokens, "other_tokens")
+        if plan.batch_tokens != num_requests + other_tokens + plan.capacity:
+            raise InputError(
+                f"the plan has {plan.batch_tokens} batch tokens, but {num_requests} requests, "
+                f"{other_tokens} other tokens and its {plan.capacity} drafts are not as many; pass "
+                f"the request_ids and other_tokens that it was made from"
+            )
+        return cls(
+            step=step,
+            lengths=np.zeros(num_requests, np.int32),
+            capacity=plan.capacity,
+            batch_tokens=plan.batch_tokens,
+            bucket=plan.bucket,
+            profile_digest=_profile_digest(profile),
+            configuration_digest=_configuration_digest(configuration),
+            inputs_digest=inputs_digest(
+                request_ids=request_ids,
+                num_requests=num_requests,
+                max_lengths=max_lengths,
+                min_lengths=min_lengths,
+                other_tokens=other_tokens,
+                weights=weights,
+                emits=emits,
+                drafts=drafts,
+                history=history,
+            ),
+            source=plan.source,
+            status=plan.status,
+            draft_next=bool(plan.draft_next),
+            is_planned=True,
         )
 
     @classmethod
@@ -210,14 +297,13 @@ class Decision(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             lengths=np.empty(0, np.int32),
             capacity=0,
             batch_tokens=0,
-            draft_next=False,
             is_fallback=True,
         )
 
     @staticmethod
     def num_bytes(num_requests):
         """Size of a decision on ``num_requests`` requests, for buffers of a collective."""
-        return _HEADER.size + 4 * num_requests + _CRC.size
+        return wire.num_bytes(num_requests)
 
     def to_bytes(self, num_bytes=None):
         """Serialise; ``num_bytes`` fills up with zeros, for collectives of one size.
@@ -227,21 +313,7 @@ class Decision(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         InputError
             The decision does not fit into ``num_bytes``.
         """
-        content = _HEADER.pack(
-            _MAGIC,
-            _VERSION,
-            _FALLBACK * self.is_fallback | _DRAFT_NEXT * self.draft_next,
-            SOURCES.index(self.source),
-            self.status.value,
-            len(self.lengths),
-            self.step,
-            self.capacity,
-            self.batch_tokens,
-            self.bucket,
-            *(bytes.fromhex(getattr(self, name)) for name in _DIGESTS),
-        )
-        content += self.lengths.astype("<i4", copy=False).tobytes()
-        content += _CRC.pack(zlib.crc32(content))
+        content = wire.packed(self)
         if num_bytes is None:
             return content
         if num_bytes < len(content):
@@ -265,50 +337,7 @@ class Decision(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         InputError
             Another format or version, truncated, damaged, or something other than zeros after it.
         """
-        data = _as_bytes(data)
-        if data[:4] != _MAGIC:
-            raise InputError(f"not a decision: begins with {data[:4]!r}, not with {_MAGIC!r}")
-        version = int.from_bytes(data[4:6], "little")
-        if len(data) >= 6 and version != _VERSION:
-            raise InputError(
-                f"a decision of version {version}, this library reads version {_VERSION}; run the "
-                f"same dspark_sched on all ranks"
-            )
-        num_requests = int.from_bytes(data[12:16], "little") if len(data) >= 16 else 0
-        end = cls.num_bytes(num_requests)
-        if len(data) < end:
-            raise InputError(
-                f"a truncated decision: {len(data)} bytes of {end}; size the buffer by "
-                f"Decision.num_bytes(most requests)"
-            )
-        if any(data[end:]):
-            raise InputError(
-                f"{len(data) - end} bytes after a decision that are not all zero; pass one "
-                f"decision at a time"
-            )
-        crc_start = end - _CRC.size
-        if _CRC.unpack(data[crc_start:end])[0] != zlib.crc32(data[:crc_start]):
-            raise InputError("a damaged decision: its checksum does not fit; send it again")
-        _, _, marks, source, status, _, step, *rest = _HEADER.unpack_from(data)
-        if source >= len(SOURCES) or marks > 3 or status & ~_STATUS_BITS:
-            raise InputError(
-                f"a decision of a newer library (source {source}, status {status:#x}); run the "
-                f"same dspark_sched on all ranks"
-            )
-        capacity, batch_tokens, bucket, *digests = rest
-        lengths = np.frombuffer(data, "<i4", num_requests, _HEADER.size).astype(np.int32)
-        return cls(
-            step=step,
-            lengths=lengths,
-            capacity=capacity,
-            batch_tokens=batch_tokens,
-            bucket=bucket,
-            **{name: digest.hex() for name, digest in zip(_DIGESTS, digests, strict=True)},
-            source=SOURCES[source],
-            status=Status(status),
-            draft_next=bool(marks & _DRAFT_NEXT),
-            is_fallback=bool(marks & _FALLBACK),
-        )
+        return cls(**wire.unpacked(data))
 
     def digest(self):
         """SHA-256 of the bytes, 64 hexadecimal digits."""
@@ -335,13 +364,3 @@ def _configuration_digest(configuration):
         return NO_DIGEST
     known = getattr(configuration, "configuration_digest", None)
     return configuration_digest(configuration) if known is None else known
-
-
-def _as_bytes(data):
-    try:
-        return bytes(memoryview(data))
-    except TypeError:
-        raise InputError(
-            f"a decision is read from bytes; got {type(data).__name__}. For torch: "
-            f"tensor.cpu().numpy()"
-        ) from None

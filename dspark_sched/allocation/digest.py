@@ -3,6 +3,7 @@
 import hashlib
 import struct
 from collections.abc import Mapping
+from enum import Enum
 
 import msgspec
 import numpy as np
@@ -10,19 +11,26 @@ import numpy as np
 from .. import checks
 from ..checks import InputError
 from ..profile import SpsProfile
+from .drafting import Drafting
+from .estimator import AcceptanceEstimator, ConstantSurvival
 
 __all__ = ["configuration_digest", "inputs_digest"]
+
+_SETTINGS = Drafting | AcceptanceEstimator | ConstantSurvival
 
 
 def inputs_digest(
     confidence=None,
     request_ids=None,
     *,
+    num_requests=None,
     max_lengths=None,
     min_lengths=None,
+    assign_max_lengths=None,
     other_tokens=0,
     weights=None,
     emits=None,
+    drafts=None,
     history=None,
 ):
     """SHA-256 of everything that one step is decided from, except profile and configuration.
@@ -32,10 +40,15 @@ def inputs_digest(
     confidence : array_like, shape (R, gamma), optional
         None: the step takes none, for its source is not the head or it does not draft.
     request_ids : array_like of int64, shape (R,), optional
-    max_lengths, min_lengths : array_like of int, shape (R,), optional
+    num_requests : int, optional
+        R. Default: the number of the confidences or, without them, of the ids.
+    max_lengths, min_lengths, assign_max_lengths : array_like of int, shape (R,), optional
+        The last: the tighter bounds of ``assign``.
     other_tokens : int
     weights : array_like of float, shape (R,), optional
     emits : array_like of bool, shape (R,), optional
+    drafts : bool, optional
+        What the step was told; None, "the switch decides", is a value of its own.
     history : object, optional
         What was remembered before the step: a scheduler's ``state``, or any nesting of records,
         tuples, arrays, numbers, text and None.
@@ -53,18 +66,25 @@ def inputs_digest(
     as what that means: bounds of 0 and gamma (known from the confidences, so only with them),
     weights of 1, every request emits. Other weights count as they are, not by their ratios.
     """
-    num_requests, gamma = np.size(request_ids) if request_ids is not None else 0, None
+    gamma = None
     if confidence is not None:
         confidence = checks.as_confidence(confidence)
-        num_requests, gamma = confidence.shape
+        rows, gamma = confidence.shape
+        num_requests = rows if num_requests is None else num_requests
+    elif num_requests is None:
+        num_requests = 0 if request_ids is None else np.size(request_ids)
+    if drafts is not None and not isinstance(drafts, bool | np.bool):
+        raise InputError(f"drafts must be True, False or None; got {drafts!r}")
     parts = (
         confidence,
         None if request_ids is None else checks.as_ids(request_ids, num_requests),
         _bound(max_lengths, num_requests, gamma, "max_lengths"),
         _bound(min_lengths, num_requests, 0, "min_lengths"),
+        _bound(assign_max_lengths, num_requests, gamma, "assign_max_lengths"),
         other_tokens,
         _per_row(weights, num_requests, 1.0, "weights"),
         _per_row(emits, num_requests, True, "emits"),
+        drafts,
         history,
     )
     state = hashlib.sha256()
@@ -78,8 +98,15 @@ def configuration_digest(configuration):
     Parameters
     ----------
     configuration : mapping of str to object
-        Values as in ``history``, mappings, profiles, and the records of `LoopOptions`. Numbers
-        count by value (0 is 0.0, a list is the array of its numbers), order does not.
+        Values: None, bools, numbers, text, members of enumerations (by name), arrays, lists and
+        tuples, mappings, profiles, and the records of `LoopOptions`. Numbers count by value,
+        integers exactly (0 is 0.0, True is 1, a list is the array of its numbers); the order of
+        names does not count.
+
+    Raises
+    ------
+    InputError
+        Any other object; its place and type are named.
 
     Returns
     -------
@@ -92,26 +119,44 @@ def configuration_digest(configuration):
             f"{type(configuration).__name__}"
         )
     state = hashlib.sha256()
-    _feed(state, _plain(configuration))
+    _feed(state, _plain(configuration, "configuration"))
     return state.hexdigest()
 
 
-def _plain(value):
-    """A value of a configuration as tuples, text, None and arrays of float64."""
+def _plain(value, where):
+    """A value of a configuration as tuples of text, None, float64, and bytes for all the rest."""
+    if isinstance(value, Enum):
+        return b"enum", type(value).__name__, value.name
     if value is None or isinstance(value, str):
         return value
+    if isinstance(value, int | float):
+        is_whole = isinstance(value, int) or value.is_integer()
+        return b"%d" % int(value) if is_whole else float(value)
     if isinstance(value, SpsProfile):
         return value.digest
     if isinstance(value, Mapping):
-        return tuple((str(name), _plain(value[name])) for name in sorted(value, key=str))
+        return b"mapping", *_items(value, where)
     if isinstance(value, msgspec.Struct):
-        return _plain(msgspec.structs.asdict(value))
-    if hasattr(value, "__dict__") and not hasattr(value, "__array__"):
-        return type(value).__name__, _plain(vars(value))
-    array = checks.as_array(value, "configuration")
-    if array.dtype.kind not in "biuf":
-        raise InputError(f"configuration holds {value!r}; pass numbers, text, None or arrays")
-    return array.astype(np.float64)
+        return b"record", type(value).__name__, _plain(msgspec.structs.asdict(value), where)
+    if isinstance(value, _SETTINGS):
+        return b"record", type(value).__name__, _plain(vars(value), where)
+    if isinstance(value, tuple | list):
+        return tuple(_plain(item, f"{where}[{i}]") for i, item in enumerate(value))
+    if hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
+        array = checks.as_array(value, where)
+        if array.dtype.kind in "biuf" and array.dtype.itemsize <= 8:
+            return _plain(array.tolist(), where)
+    raise InputError(
+        f"{where} holds a {type(value).__name__}; pass None, bools, numbers, text, enumerations, "
+        f"arrays, lists, mappings, profiles, or a scheduler's options"
+    )
+
+
+def _items(mapping, where):
+    for name in mapping:
+        if not isinstance(name, str):
+            raise InputError(f"{where} has the key {name!r}; keys are text")
+    return ((name, _plain(mapping[name], f"{where}[{name!r}]")) for name in sorted(mapping))
 
 
 def _bound(lengths, num_requests, default, name):
@@ -124,7 +169,10 @@ def _bound(lengths, num_requests, default, name):
 def _per_row(values, num_requests, default, name):
     if values is None:
         return None
-    array = checks.as_array(values, name).astype(type(default))
+    array = checks.as_array(values, name)
+    if array.size and array.dtype.kind not in "biuf":
+        raise InputError(f"{name} must be numbers; got dtype {array.dtype}")
+    array = array.astype(type(default))
     if array.shape != (num_requests,):
         raise InputError(
             f"{name} must have one value per request, shape ({num_requests},); got {array.shape}"

@@ -1,39 +1,21 @@
-"""The decision of one step: bytes, digests, and what ranks agree on."""
+"""The decision of one step: what it records, and its bytes."""
 
 import hashlib
 import struct
+import zlib
 
 import msgspec
 import numpy as np
 import pytest
+from decided import CONFIDENCE, IDS, PLAN, PROFILE, decision
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from strategies import bounds, examples, matrices, profiles
+from strategies import examples
 
 import dspark_sched as ds
 from dspark_sched.allocation.digest import inputs_digest
 from dspark_sched.types import StepPlan
-
-PROFILE = ds.SpsProfile([2, 4, 8, 16], step_seconds=[0.010, 0.011, 0.013, 0.020])
-CONFIDENCE = np.array([[0.9, 0.8, 0.7], [0.6, 0.5, 0.4]])
-IDS = np.array([11, 12])
-PLAN = ds.allocate(CONFIDENCE, PROFILE, capacity=5)
-
-
-def decision(**changes):
-    given = {"step": 5, "request_ids": IDS, "bucket": 8} | changes
-    return ds.Decision.of(PLAN, PROFILE, CONFIDENCE, **given)
-
-
-def on(num_requests, bucket=-1, step=5, profile=PROFILE, source="head"):
-    """Decision of a rank with so many requests, three drafts each."""
-    confidence = np.full((num_requests, 3), 0.9)
-    plan = ds.allocate(confidence, profile, capacity=3 * num_requests)
-    return ds.Decision.of(plan, profile, confidence, step=step, bucket=bucket, source=source)
-
-
-# Record and bytes
 
 
 def test_a_record_holds_the_plan_and_what_it_was_made_from():
@@ -88,10 +70,10 @@ def test_the_bytes_are_these_on_every_machine():
         status=ds.Status.FLAT | ds.Status.SURPLUS_CAPACITY,
     )
     expected = (
-        "4453504b" "0200" "02" "02" "09000000" "03000000" "0807060504030201"
+        "4453504b" "0300" "02" "02" "09000000" "03000000" "0807060504030201"
         "0600000000000000" "0900000000000000" "1000000000000000"
         + "ab" * 32 + "ef" * 32 + "cd" * 32
-        + "03000000" "00000000" "02000000" "a6577de4"
+        + "03000000" "00000000" "02000000" "17825b74"
     )  # fmt: skip
     assert record.to_bytes().hex() == expected
     assert record.digest() == hashlib.sha256(bytes.fromhex(expected)).hexdigest()
@@ -99,7 +81,9 @@ def test_the_bytes_are_these_on_every_machine():
 
 @st.composite
 def records(draw):
-    lengths = draw(hnp.arrays(np.int32, st.integers(0, 6), elements=st.integers(0, 15)))
+    is_planned = draw(st.booleans())
+    most = 0 if is_planned else 15
+    lengths = draw(hnp.arrays(np.int32, st.integers(0, 6), elements=st.integers(0, most)))
     total = int(lengths.sum())
     batch_tokens = len(lengths) + total + draw(st.integers(0, 1000))
     hexes = st.binary(min_size=32, max_size=32).map(bytes.hex)
@@ -115,6 +99,8 @@ def records(draw):
         source=draw(st.sampled_from(["head", "estimator", "constant"])),
         status=ds.Status(draw(st.integers(0, sum(flag.value for flag in ds.Status)))),
         draft_next=draw(st.booleans()),
+        is_fallback=draw(st.booleans()),
+        is_planned=is_planned,
     )
 
 
@@ -154,10 +140,10 @@ def test_any_truncation_is_noticed(record, data):
 
 
 def test_a_difference_in_any_field_is_a_difference():
-    base = decision()
+    base = msgspec.structs.replace(decision(), lengths=[0, 0])
     changes = {
         "step": 6,
-        "lengths": np.array([2, 3], np.int32),
+        "lengths": [0, 1],
         "capacity": 6,
         "batch_tokens": 8,
         "bucket": -1,
@@ -168,6 +154,7 @@ def test_a_difference_in_any_field_is_a_difference():
         "status": ds.Status.FLAT,
         "draft_next": False,
         "is_fallback": True,
+        "is_planned": True,
     }
     assert set(changes) == set(base.__struct_fields__)
     for name, value in changes.items():
@@ -184,13 +171,15 @@ def test_a_difference_in_any_field_is_a_difference():
         ({"step": -1}, "step must be at least 0; got -1"),
         ({"step": 2**64}, "step must be below 2**64; got 18446744073709551616"),
         ({"source": "oracle"}, "source must be one of 'head', 'estimator', 'constant'"),
-        ({"request_ids": [1]}, "request_ids must have one id per row of confidence"),
+        ({"request_ids": [1]}, "request_ids must have one id per r"),
         ({"history": {1: 2}}, "history holds object values"),
         ({"history": np.array([2**64 - 1], np.uint64)}, "history holds 18446744073709551615, "),
         ({"history": np.longdouble(1.0)}, f"history holds {np.dtype(np.longdouble)} values"),
         ({"configuration": "a"}, "configuration must be a DelayedScheduler or a mapping of names"),
-        ({"configuration": {"a": {1}}}, "configuration holds {1}; pass numbers, text, None or"),
+        ({"configuration": {"a": {1}}}, "configuration['a'] holds a set; pass None, bools, "),
         ({"weights": [1.0]}, "weights must have one value per request, shape (2,); got (1,)"),
+        ({"weights": ["a", "b"]}, "weights must be numbers; got dtype <U1"),
+        ({"drafts": 1}, "drafts must be True, False or None; got 1"),
     ],
 )
 def test_inputs_that_do_not_fit_are_refused_in_words(changes, message):
@@ -209,8 +198,37 @@ def test_the_confidences_of_another_step_are_refused():
 
 
 @pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"request_ids": [1, 2]}, "request_ids must have one id per r"),
+        ({"max_lengths": [3, 3]}, "max_lengths must have one value per request, shape (3,); got"),
+        ({"assign_max_lengths": [3]}, "assign_max_lengths must have one value per request, shape"),
+        ({"weights": [1.0]}, "weights must have one value per request, shape (3,); got (1,)"),
+        ({"emits": [True] * 4}, "emits must have one value per request, shape (3,); got (4,)"),
+        ({"confidence": 0.5}, "confidence must have 2 dimensions [requests, gamma]; got shape ()"),
+    ],
+)
+def test_the_number_of_requests_is_that_of_the_allocation_even_without_confidences(given, message):
+    scheduler = ds.DelayedScheduler(PROFILE, 3, source=ds.ConstantSurvival([0.9, 0.5, 0.1]))
+    step = scheduler.step([1, 2, 3])
+    with pytest.raises(ds.InputError) as error:
+        ds.Decision.of(step, PROFILE, step=0, **given)
+    assert str(error.value).startswith(message)
+    ds.Decision.of(step, PROFILE, step=0, max_lengths=[3, 3, 2])
+
+
+@pytest.mark.parametrize("capacity", [2**62, 2**62 + 1, 2**63 - 1, 2**63, 2**70])
+def test_a_capacity_without_limit_is_recorded(capacity):
+    plan = ds.allocate(CONFIDENCE, PROFILE, capacity=capacity)
+    record = ds.Decision.of(plan, PROFILE, CONFIDENCE, step=0)
+    assert record.capacity == 2**62
+    assert ds.Decision.from_bytes(record.to_bytes()) == record
+
+
+@pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"is_planned": True}, "a planned record has no lengths yet, all are 0; got 5 drafts. "),
         ({"capacity": 4}, "capacity 4 is below the sum of lengths, 5; "),
         ({"batch_tokens": 6}, "batch_tokens 6 is below requests + drafts = 7; "),
     ],
@@ -257,15 +275,20 @@ def test_a_record_made_by_hand_from_lists_is_the_record_of_arrays():
 CONTENT = decision().to_bytes()
 
 
+def resealed(content):
+    """Content that somebody else wrote: its checksum fits."""
+    return content[:-4] + struct.pack("<I", zlib.crc32(content[:-4]))
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [
         (b"", "not a decision: begins with b'', not with b'DSPK'"),
         (b"PAR1" + CONTENT[4:], "not a decision: begins with b'PAR1'"),
-        (b"DSPK\x01\x00" + CONTENT[6:], "a decision of version 1, this library reads version 2; "),
-        (CONTENT[:-1], "a truncated decision: 155 bytes of 156; size the buffer by "),
+        (resealed(b"DSPK\x02\x00" + CONTENT[6:]), "a decision of version 2, this library reads "),
+        (resealed(b"DSPK\x01\x00" + CONTENT[6:-8]) + bytes(9), "a decision of version 1, this "),
         (CONTENT + b"\0\1", "2 bytes after a decision that are not all zero; "),
-        (CONTENT[:-1] + b"\0", "a damaged decision: its checksum does not fit; "),
+        (resealed(CONTENT[:6] + b"\x08" + CONTENT[7:]), "a decision of a newer library (marks 0x8"),
         ("text", "a decision is read from bytes; got str"),
     ],
 )
@@ -273,6 +296,27 @@ def test_bytes_that_are_no_decision_are_refused_in_words(data, message):
     with pytest.raises(ds.InputError) as error:
         ds.Decision.from_bytes(data)
     assert str(error.value).startswith(message)
+
+
+@pytest.mark.parametrize("extra", [0, 40])
+@pytest.mark.parametrize("place", [4, 5, 12, 13, 14, 15, 30, 155])
+def test_damage_anywhere_is_told_as_damage_or_truncation(place, extra):
+    """Also in the version and in the number of requests, which would tell other stories."""
+    for bit in range(8):
+        content = bytearray(CONTENT + bytes(extra))
+        content[place] ^= 1 << bit
+        with pytest.raises(ds.InputError) as error:
+            ds.Decision.from_bytes(content)
+        assert str(error.value) == (
+            f"a damaged or truncated decision: the checksum of its {156 + extra} bytes does not "
+            f"fit; send it again, in a buffer of Decision.num_bytes(most requests)"
+        )
+
+
+@pytest.mark.parametrize("size", [4, 5, 6, 16, 148, 155])
+def test_truncation_is_told_as_damage_or_truncation(size):
+    with pytest.raises(ds.InputError, match=f"^a damaged or truncated decision: .* {size} bytes"):
+        ds.Decision.from_bytes(CONTENT[:size])
 
 
 def test_a_buffer_that_is_too_small_is_refused_before_anything_is_sent():
@@ -284,295 +328,77 @@ def test_a_buffer_that_is_too_small_is_refused_before_anything_is_sent():
     )
 
 
-# Digest of the inputs
+# Planned, before the launch
+
+CAPTURES = [4, 8, 16]
 
 
-def test_the_digest_of_the_inputs_is_this_on_every_machine():
-    content = struct.pack("<cq", b"t", 8)
-    content += struct.pack("<cB2q4d", b"f", 2, 2, 2, 0.5, 0.25, 1.0, 0.0)  # confidence
-    content += struct.pack("<cBq2q", b"i", 1, 2, 7, -8)  # ids
-    content += (
-        b"nn" + struct.pack("<cBq", b"i", 0, 3) + b"nn"
-    )  # bounds, other tokens, weights, emits
-    content += struct.pack("<cqcq2s", b"t", 1, b"s", 2, b"ab")  # history
-    confidence = np.array([[0.5, 0.25], [1.0, -0.0]], np.float32)
-    found = inputs_digest(confidence, [7, -8], other_tokens=3, history=("ab",))
-    assert found == hashlib.sha256(content).hexdigest()
-    assert found == "02ce46e0ab92a8f87f84f2ccfff6ced309c1e80881bb0c9db5a669db1b97a681"
+def two_phase(**options):
+    return ds.DelayedScheduler(PROFILE, 3, captures=CAPTURES, **options)
 
 
-@examples(100)
-@given(matrices(max_requests=4))
-def test_storage_does_not_count_values_do(confidence):
-    expected = inputs_digest(confidence)
-    confidence_big = confidence.astype(">f8")
-    apart = np.repeat(confidence, 2, axis=0)[::2]
-    frozen = confidence.copy()
-    frozen.flags.writeable = False
-    for same in (confidence_big, apart, np.asfortranarray(confidence), frozen):
-        assert inputs_digest(same) == expected
+def of_plan(plan, scheduler, request_ids=IDS, **given):
+    given = {"step": 5, "configuration": scheduler} | given
+    return ds.Decision.of_plan(plan, PROFILE, request_ids, **given)
 
 
-def test_float32_and_float64_of_equal_value_are_equal():
-    narrow = np.array([[0.1, 0.2]], np.float32)
-    assert inputs_digest(narrow) == inputs_digest(narrow.astype(np.float64))
-    assert inputs_digest(narrow) != inputs_digest([[0.1, 0.2]])
+def test_a_planned_record_holds_what_is_known_before_the_launch():
+    scheduler = two_phase()
+    plan = scheduler.plan(IDS, other_tokens=3)
+    record = of_plan(plan, scheduler, other_tokens=3)
+    assert record.is_planned
+    assert record.lengths.tolist() == [0, 0]
+    assert (record.capacity, record.batch_tokens, record.bucket) == (6, 11, 16)
+    assert (record.source, record.status, record.draft_next) == ("head", plan.status, True)
+    assert record.profile_digest == PROFILE.digest
+    assert record.configuration_digest == scheduler.configuration_digest
+    assert ds.Decision.from_bytes(record.to_bytes(400)) == record
 
 
-def test_zero_has_no_sign_and_nan_no_payload():
-    assert inputs_digest([[-0.0, 0.5]]) == inputs_digest([[0.0, 0.5]])
-    payload = np.array([0x7FF8000000000001, 0xFFF0000000000001], np.uint64).view(np.float64)
-    assert inputs_digest(payload[None]) == inputs_digest([[np.nan, np.nan]])
-    narrow = np.array([0x7FC00001, 0xFF800001], np.uint32).view(np.float32)
-    assert inputs_digest(narrow[None]) == inputs_digest([[np.nan, np.nan]])
-
-
-def test_the_smallest_difference_is_a_difference():
-    above = np.nextafter(0.5, 1.0)
-    assert inputs_digest([[0.5]]) != inputs_digest([[above]])
-    assert inputs_digest([[0.0]]) != inputs_digest([[5e-324]])
-    assert inputs_digest([[0.5, 0.5]]) != inputs_digest([[0.5], [0.5]])
-
-
-def test_everything_that_a_step_is_decided_from_counts():
-    state = ds.DelayedScheduler(PROFILE, gamma=3)
-    before = state.state
-    state.step(IDS, CONFIDENCE)
-    digests = [
-        inputs_digest(CONFIDENCE),
-        inputs_digest(CONFIDENCE, IDS),
-        inputs_digest(CONFIDENCE, IDS[::-1]),
-        inputs_digest(CONFIDENCE, max_lengths=[3, 2]),
-        inputs_digest(CONFIDENCE, min_lengths=[1, 0]),
-        inputs_digest(CONFIDENCE, other_tokens=1),
-        inputs_digest(CONFIDENCE, weights=[1.0, 2.0]),
-        inputs_digest(CONFIDENCE, emits=[True, False]),
-        inputs_digest(CONFIDENCE, history=before),
-        inputs_digest(CONFIDENCE, history=state.state),
-        inputs_digest(CONFIDENCE, history=("a", b"b", 1, 2.0)),
-        inputs_digest(CONFIDENCE, history=("ab", b"", 1, 2.0)),
-        inputs_digest(CONFIDENCE, history=("a", "b", 1, 2.0)),
-        inputs_digest(CONFIDENCE, history=(b"a", b"b", 1, 2.0)),
-        inputs_digest(CONFIDENCE, history=(("a", b"b"), 1, 2.0)),
-        inputs_digest(CONFIDENCE, history=("a", b"b", 1.0, 2.0)),
-    ]
-    assert len(set(digests)) == len(digests)
-
-
-def test_what_changes_nothing_counts_as_not_given():
-    given = {"max_lengths": [3, 3], "min_lengths": 0, "weights": [1, 1], "emits": [True, True]}
-    assert inputs_digest(CONFIDENCE, **given) == inputs_digest(CONFIDENCE)
-
-
-@examples(100)
-@given(matrices(min_requests=1), profiles(), st.data())
-def test_equal_inputs_give_equal_bytes(confidence, profile, data):
-    first, last = data.draw(bounds(*confidence.shape))
-    gamma = confidence.shape[1]
-
-    def decided():
-        scheduler = ds.DelayedScheduler(profile, gamma)
-        for step in range(3):
-            history = scheduler.state
-            ids = np.arange(len(confidence)) + step
-            given = {"max_lengths": last.copy(), "min_lengths": first.copy()}
-            plan = scheduler.step(ids, confidence.copy(), **given)
-        return ds.Decision.of(
-            plan, profile, confidence, ids, step=step, history=history, **given
-        ).to_bytes()
-
-    assert decided() == decided()
-
-
-def test_a_step_without_confidences_has_a_digest_of_what_there_is():
-    scheduler = ds.DelayedScheduler(PROFILE, 3, source=ds.ConstantSurvival([0.9, 0.5, 0.1]))
+def test_a_planned_record_counts_what_the_plan_was_made_from():
+    scheduler = two_phase(drafting=ds.Drafting(PROFILE))
+    plan = scheduler.plan(IDS)
     records = [
-        ds.Decision.of(scheduler.step(ids), PROFILE, None, ids, step=0, max_lengths=most)
-        for ids, most in (([1, 2], None), ([1, 3], None), ([1, 2], [3, 2]), ([1, 2], None))
+        of_plan(plan, scheduler, **given)
+        for given in (
+            {},
+            {"request_ids": IDS[::-1]},
+            {"max_lengths": [3, 2]},
+            {"min_lengths": [1, 0]},
+            {"weights": [1.0, 2.0]},
+            {"emits": [True, False]},
+            {"drafts": True},
+            {"history": scheduler.state},
+        )
     ]
-    assert len({record.inputs_digest for record in records}) == 3
-    assert records[0] == records[3]
-    assert records[0].source == "constant"
+    assert len({record.inputs_digest for record in records}) == len(records)
+    assert records[0] == of_plan(plan, scheduler)
 
 
-# Digest of the configuration
+def test_a_step_that_does_not_draft_is_planned_with_a_capacity_of_0():
+    scheduler = two_phase(drafting=ds.Drafting(PROFILE))
+    plan = scheduler.plan(IDS, min_lengths=[1, 1], drafts=False)
+    record = of_plan(plan, scheduler, min_lengths=[1, 1], drafts=False)
+    assert (record.capacity, record.batch_tokens, record.bucket) == (0, 2, 4)
+    assert ds.Status.NOT_DRAFTED in record.status
 
 
-def configured(gamma=3, lag=2, profile=PROFILE, **options):
-    """Digest of the configuration of such a scheduler."""
-    return ds.DelayedScheduler(profile, gamma, lag, **options).configuration_digest
-
-
-PLAIN = ds.SpsProfile([2, 16], step_seconds=[0.008, 0.009])
-SLOWER = ds.SpsProfile([2, 16], step_seconds=[0.008, np.nextafter(0.009, 1.0)])
-
-
-def test_everything_that_a_scheduler_decides_with_is_in_the_digest_of_the_configuration():
-    digests = [
-        configured(),
-        configured(gamma=4),
-        configured(lag=3),
-        configured(unknown=0.5),
-        configured(invalid="raise"),
-        configured(captures=[4, 8]),
-        configured(captures=[4, 16]),
-        configured(captures=[4, 8], fill_padding=True),
-        configured(mode="uniform"),
-        configured(min_gain=0.0),
-        configured(min_gain=0.1),
-        configured(min_gain=0.1, baseline="none"),
-        configured(overhead_seconds=1e-6),
-        configured(drafting=ds.Drafting(PLAIN)),
-        configured(drafting=ds.Drafting(SLOWER)),
-        configured(drafting=ds.Drafting(PLAIN, up=0.03)),
-        configured(drafting=ds.Drafting(PLAIN, probe_every=63)),
-        configured(source=ds.ConstantSurvival([0.9, 0.5, 0.1])),
-        configured(source=ds.ConstantSurvival([0.9, 0.5, 0.2])),
-        configured(source=ds.AcceptanceEstimator(3)),
-        configured(source=ds.AcceptanceEstimator(3, explore_every=5)),
-    ]
-    assert len(set(digests)) == len(digests)
-
-
-def test_equal_configurations_have_one_digest_whatever_they_are_written_in():
-    one = {"captures": [4, 8], "min_gain": 0, "drafting": ds.Drafting(PLAIN)}
-    other = {"captures": np.array([4, 8], np.int32), "min_gain": 0.0}
-    assert configured(**one) == configured(**other, drafting=ds.Drafting(PLAIN))
-    assert configured(unknown=0.5) == configured(unknown=[0.5] * 3)
-    assert configured() == configured(profile=PLAIN)  # it has a digest of its own
-
-
-def test_the_digest_of_the_configuration_is_this_on_every_machine():
-    content = struct.pack("<cq", b"t", 2)
-    content += struct.pack("<cqcq8s", b"t", 2, b"s", 8, b"captures")
-    content += struct.pack("<cBq2d", b"f", 1, 2, 4.0, 8.0)
-    content += struct.pack("<cqcq3s", b"t", 2, b"s", 3, b"lag") + struct.pack("<cBd", b"f", 0, 2.0)
-    record = decision(configuration={"lag": 2, "captures": [4, 8]})
-    assert record.configuration_digest == hashlib.sha256(content).hexdigest()
-
-
-def test_work_and_other_sources_show_in_the_digest_of_a_scheduler():
-    scheduler = ds.DelayedScheduler(PROFILE, 3)
-    before = scheduler.configuration_digest
-    scheduler.step(IDS, CONFIDENCE)
-    assert scheduler.configuration_digest == before
-    scheduler.change_source(ds.ConstantSurvival([0.9, 0.5, 0.1]))
-    assert scheduler.configuration_digest != before
-
-
-@pytest.mark.parametrize("parallel", ["data", "tensor"])
-def test_ranks_configured_differently_are_named(parallel):
-    schedulers = [
-        ds.DelayedScheduler(PROFILE, 3, drafting=ds.Drafting(plain)) for plain in (PLAIN, SLOWER)
-    ]
-    ranks = [decision(configuration=scheduler) for scheduler in schedulers]
-    first, other = (rank.configuration_digest[:12] for rank in ranks)
-    assert ds.agree([ranks[0]] * 2, parallel).bucket == 8
+def test_plans_and_allocations_are_not_taken_for_each_other():
+    scheduler = two_phase()
+    plan = scheduler.plan(IDS)
     with pytest.raises(ds.InputError) as error:
-        ds.agree(ranks, parallel)
+        ds.Decision.of(plan, PROFILE, CONFIDENCE, IDS, step=0)
     assert str(error.value) == (
-        f"ranks 0 and 1 differ in configuration_digest ({first}... / {other}...); give all "
-        f"schedulers the same lag, captures, options and plain profile, and pass configuration= "
-        f"to Decision.of on all ranks"
+        "Decision.of records an Allocation; got StepPlan. A StepPlan is recorded with "
+        "Decision.of_plan"
     )
+    with pytest.raises(ds.InputError, match=r"got Allocation\. An .* with Decision\.of$"):
+        of_plan(PLAN, scheduler)
 
 
-# What ranks agree on
-
-
-def test_tensor_parallel_ranks_with_one_decision_agree():
-    assert ds.agree([decision()] * 4, "tensor") == ds.Agreement(bucket=8, padded_tokens=8)
-
-
-def test_data_parallel_ranks_pad_to_the_largest_bucket():
-    ranks = [on(1, bucket=4), on(3, bucket=16), on(2, bucket=8)]
-    assert ds.agree(ranks) == ds.Agreement(bucket=16, padded_tokens=16)
-
-
-def test_idle_ranks_take_part_without_changing_the_shape():
-    ranks = [on(0), on(2, bucket=8), on(0)]
-    assert ds.agree(ranks) == ds.Agreement(bucket=8, padded_tokens=8)
-    assert ds.agree([on(0), on(0)]) == ds.Agreement(bucket=-1, padded_tokens=0)
-
-
-def test_one_rank_without_a_bucket_leaves_all_without():
-    ranks = [on(1, bucket=64), on(5)]
-    assert ds.agree(ranks) == ds.Agreement(bucket=-1, padded_tokens=64)
-    ranks = [on(1, bucket=4), on(5)]
-    assert ds.agree(ranks) == ds.Agreement(bucket=-1, padded_tokens=20)
-
-
-@pytest.mark.parametrize("parallel", ["data", "tensor"])
-def test_one_rank_that_falls_back_takes_all_with_it(parallel):
-    ranks = [on(2, bucket=8), ds.Decision.fallback(5), on(2, bucket=8)]
-    ranks = [ds.Decision.from_bytes(rank.to_bytes()) for rank in ranks]
-    found = ds.agree(ranks, parallel)
-    assert found.is_fallback
-    assert found == ds.Agreement(bucket=-1, padded_tokens=0, draft_next=False, fallback_ranks=(1,))
-    assert not ds.agree(ranks[::2], parallel).is_fallback
-
-
-def test_a_difference_is_an_error_even_if_another_rank_falls_back():
-    ranks = [ds.Decision.fallback(5), on(1, source="head"), on(1, source="constant")]
-    with pytest.raises(ds.InputError, match="ranks 1 and 2 differ in source"):
-        ds.agree(ranks)
-
-
-def test_all_ranks_draft_if_one_with_requests_wants_to():
-    wants, idle = on(2), on(0)
-    refuses = msgspec.structs.replace(wants, draft_next=False)
-    asleep = msgspec.structs.replace(idle, draft_next=False)
-    assert ds.agree([refuses, wants, asleep]).draft_next
-    assert not ds.agree([refuses, idle]).draft_next
-    assert ds.agree([asleep, idle]).draft_next
-    assert not ds.agree([asleep]).draft_next
-
-
-def test_the_answer_does_not_depend_on_the_order_of_ranks():
-    ranks = [on(1, bucket=4), on(0), on(3, bucket=16)]
-    assert ds.agree(ranks) == ds.agree(ranks[::-1])
-
-
-@pytest.mark.parametrize("parallel", ["data", "tensor"])
-def test_ranks_at_different_steps_are_named(parallel):
-    ranks = [on(1), ds.Decision.fallback(5), on(1, step=6)]
-    with pytest.raises(ds.InputError) as error:
-        ds.agree(ranks, parallel)
-    assert str(error.value) == (
-        "ranks 0 and 2 differ in step (5 / 6); a rank has skipped or repeated a step; count steps "
-        "that all ranks take"
-    )
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"inputs_digest": "12" * 32}, f"inputs_digest ({decision().inputs_digest[:12]}... / 1212"),
-        ({"capacity": 6}, "capacity (5 / 6); decide on one rank and distribute"),
-        ({"lengths": np.array([3, 1], np.int32)}, "lengths (row 1: 2 / 1); decide on one rank"),
-        ({"lengths": np.array([5], np.int32)}, "lengths (2 / 1 requests); decide on one rank"),
-        ({"batch_tokens": 8}, "batch_tokens (7 / 8); decide"),
-        ({"bucket": 16}, "bucket (8 / 16); decide on one rank and distribute decision.to_bytes()"),
-        ({"draft_next": False}, "draft_next (True / False); decide on one rank"),
-        ({"status": ds.Status.FLAT}, "status (Status.OK / Status.FLAT); decide on one rank"),
-    ],
-)
-def test_tensor_parallel_ranks_that_differ_are_named_with_the_field(changes, message):
-    other = msgspec.structs.replace(decision(), **changes)
-    with pytest.raises(ds.InputError) as error:
-        ds.agree([decision(), decision(), other], "tensor")
-    assert str(error.value).startswith(f"ranks 0 and 2 differ in {message}")
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (([],), "agree needs the decision of at least one rank; got none"),
-        (([decision(), None],), "rank 1 has no Decision but NoneType; "),
-        (([decision()], "pipeline"), "parallel must be one of 'data', 'tensor'; got 'pipeline'"),
-    ],
-)
-def test_what_is_no_set_of_ranks_is_refused(given, message):
-    with pytest.raises(ds.InputError) as error:
-        ds.agree(*given)
-    assert str(error.value).startswith(message)
+@pytest.mark.parametrize("given", [{"request_ids": [11]}, {"other_tokens": 1}])
+def test_the_requests_of_another_plan_are_refused(given):
+    scheduler = two_phase()
+    plan = scheduler.plan(IDS)
+    with pytest.raises(ds.InputError, match=r"^the plan has 8 batch tokens, but [12] r"):
+        of_plan(plan, scheduler, **given)
