@@ -1,20 +1,25 @@
 """Why was anything trimmed, or not? Decisions in words, the answer first."""
 
+import math
+
 import msgspec
 import numpy as np
 
 from ..types import Status
-from .fields import NOT_KNOWN, has
+from .fields import NOT_KNOWN, SOURCES, has
 
 __all__ = ["Explanation", "Reason", "explain"]
 
 #: Relative error of a prediction from which on it is called wrong.
 OFF = 0.05
+#: A gain below 0 by rounding alone is not below this.
+_LOSS = -1e-9
 
 #: Why a step did what it did; the first kind that applies is its reason. First those without a
 #: choice, then those that verified everything, then those that trimmed.
 WORDS = {
     "no-requests": "there were no requests",
+    "no-emitting": "no request emitted a token",
     "not-drafted": "the step was told not to draft",
     "bounds": "the bounds left no choice: max_lengths equalled min_lengths for every request, or "
     "in uniform mode those of one request fixed the length of all",
@@ -22,25 +27,32 @@ WORDS = {
     "larger batches, until the time rises",
     "inert": "the profile is inert here: the step takes the same time whatever is chosen; measure "
     "probes inside the range of these batches, or expect no trimming at this load",
+    "explored": "the step explored: it verified one request in full (in uniform mode all), "
+    "whatever its drafts promised, to learn about it",
     "cold-start": "nothing was known yet (cold start), so every draft of a request without history "
     "counted as certain; it ends when a step with usable confidences is as old as the lag",
-    "unknown-rows": "no request had old enough confidences of its own, so a mean stood in for "
-    "them; check that request_ids stay the same from step to step",
+    "unknown-rows": "no request had old enough confidences of its own, so a prior stood in for "
+    "them (unknown=, the estimator's or the running mean); check that request_ids stay the same "
+    "from step to step",
     "kept-all": "the predicted gain of trimming did not exceed min_gain, so the baseline ran; "
     "lower min_gain to trim for less",
+    "overhead": "the scheduling path takes more time than its choice would gain, so the baseline "
+    "ran; make the path cheaper, or run the baseline without it",
     "worth-it": "the capacity covered everything offered: the drafts promised more tokens than "
     "their step time costs",
+    "covered": "the capacity covered everything offered; if it was searched and not given, the "
+    "drafts promised more tokens than their step time costs",
     "kept-none": "the predicted gain of verifying did not exceed min_gain, so nothing was "
     "verified; lower min_gain to verify for less",
-    "invalid-rows": "capacity was left over, but confidences that are NaN or outside [0, 1] ended "
-    "the drafts of their rows; find out where they come from",
+    "invalid-rows": "capacity was left over, and some rows held confidences that are NaN or "
+    "outside [0, 1], which end their drafts; find out where they come from",
     "no-survival": "capacity was left over, but no other draft had a survival above 0",
     "survival": "survival was too low: beyond the capacity, drafts promised fewer tokens than "
     "their step time costs",
     "capacity": "the capacity ended before the drafts did; if it was searched and not given, "
     "further drafts promised fewer tokens than their step time costs",
 }
-NO_CHOICE = ("no-requests", "not-drafted", "bounds")
+NO_CHOICE = ("no-requests", "no-emitting", "not-drafted", "bounds")
 
 #: What else to know about steps that carry a flag.
 NOTES = {
@@ -51,9 +63,17 @@ NOTES = {
     Status.EXTRAPOLATED: "were larger than the last measured batch; measure up to there",
     Status.SURPLUS_CAPACITY: "had capacity that found no eligible draft",
     Status.NO_BUCKET: "were larger than every captured size and ran unpadded",
-    Status.EXPLORING: "verified one request in full to learn about it",
+    Status.EXPLORING: "verified one request in full (in uniform mode all) to learn about it",
     Status.ANTICIPATING: "searched their own confidences: not lossless under rejection sampling",
     Status.BLOCK_MISMATCH: "ran with a gamma that is not the checkpoint's block",
+}
+
+
+#: What to do where the tokens are not as predicted, by the source of the confidences.
+_TOKENS_REMEDY = {
+    "head": "calibrate the confidences on a log of this traffic",
+    "estimator": "the estimator follows the traffic with delay, sooner with a smaller decay",
+    "constant": "change the constant survivals to those of this traffic",
 }
 
 
@@ -145,20 +165,26 @@ def explain(decisions):
 def _masks(decisions, trimmed):
     """Which steps each kind of ``WORDS`` is the reason of, bool, one array per kind."""
     is_all = trimmed == 0
+    kept = has(decisions, Status.KEPT_BASELINE)
     # A gain of 0 or less would not have been taken with any min_gain.
-    kept = has(decisions, Status.KEPT_BASELINE) & (decisions["gain"] > 0.0)
+    kept_away, is_loss = kept & (decisions["gain"] > 0.0), kept & (decisions["gain"] < _LOSS)
     left_over = decisions["surplus"] > 0
+    is_none = ~left_over & (decisions["drafts_verified"] <= decisions["drafts_granted"])
     applies = {
         "no-requests": decisions["num_requests"] == 0,
+        "no-emitting": decisions["num_emitting"] == 0,
         "not-drafted": has(decisions, Status.NOT_DRAFTED),
         "bounds": decisions["drafts_granted"] >= decisions["drafts_offered"],
         "flat": is_all & has(decisions, Status.FLAT),
         "inert": is_all & (decisions["inert"] == 1),
+        "explored": is_all & has(decisions, Status.EXPLORING),
         "cold-start": is_all & has(decisions, Status.COLD_START),
         "unknown-rows": is_all & (decisions["num_unknown_rows"] >= decisions["num_requests"]),
-        "kept-all": is_all & kept,
-        "worth-it": is_all,
-        "kept-none": kept & (decisions["drafts_verified"] <= decisions["drafts_granted"]),
+        "kept-all": is_all & kept_away,
+        "overhead": is_loss & (is_all | is_none),
+        "worth-it": is_all & (decisions["planned"] == 1),
+        "covered": is_all,
+        "kept-none": kept_away & is_none,
         "invalid-rows": left_over & (decisions["num_invalid_rows"] > 0),
         "no-survival": left_over,
         "survival": decisions["planned"] == 1,
@@ -219,14 +245,17 @@ def _tokens(decisions, trimmed):
         return None, ()
     text = f"emitted tokens are {_away(error)} the predicted ones"
     if abs(error) > OFF:
-        text += "; calibrate the confidences on a log of this traffic"
+        sources = np.unique(decisions["source"][mask])
+        text += "".join(f"; {_TOKENS_REMEDY[SOURCES[source]]}" for source in sources)
     return error, (_reason("tokens", text, mask, trimmed),)
 
 
 def _error(realised, predicted, mask):
     if not mask.any():
         return None
-    return float(realised[mask].sum() / predicted[mask].sum() - 1.0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        error = float(realised[mask].sum() / predicted[mask].sum() - 1.0)
+    return error if math.isfinite(100.0 * error) else None
 
 
 def _away(error):

@@ -33,7 +33,7 @@ COUNTER_HELP = {
     "no_bucket_steps": "Steps larger than every captured size.",
     "kept_baseline_steps": "Steps whose predicted gain did not exceed min_gain.",
     "not_drafted_steps": "Steps that did not draft.",
-    "exploring_steps": "Steps that verified one request in full to learn about it.",
+    "exploring_steps": "Steps that verified a request in full to learn about it.",
     "timed_steps": "Steps with a prediction whose time was reported.",
     "predicted_seconds": "Predicted time of the timed steps.",
     "realised_seconds": "Reported time of the timed steps.",

@@ -11,6 +11,7 @@ import dspark_sched as ds
 
 FLAT = ds.SpsProfile([1], step_seconds=[0.01])
 STEEP = ds.SpsProfile([2, 3, 16], step_seconds=[0.01, 0.03, 0.10])
+CHEAP = ds.SpsProfile([2, 8], step_seconds=[0.0100, 0.0101], lookup="linear")
 
 
 def reasons(plans, gamma=3, profile=None, **given):
@@ -49,10 +50,28 @@ def test_inert():
 
 
 def test_worth_it():
-    cheap = ds.SpsProfile([2, 8], step_seconds=[0.0100, 0.0101], lookup="linear")
-    found = reasons([ds.allocate(CONFIDENCE, cheap)], profile=cheap)
-    assert kinds(found) == ["worth-it"]
-    assert "the capacity covered everything offered" in found.verdict
+    scheduler = ds.DelayedScheduler(CHEAP, 3, lag=1)
+    plans = [in_two_phases(scheduler, CONFIDENCE) for _ in range(3)]
+    assert kinds(reasons(plans[1:], profile=CHEAP)) == ["worth-it"]
+
+
+def test_a_capacity_that_may_have_been_given_is_only_said_to_have_covered_everything():
+    hopeless = ds.allocate(np.full((2, 3), 0.01), STEEP, capacity=6)
+    found = reasons([hopeless, ds.allocate(CONFIDENCE, CHEAP)], profile=STEEP)
+    assert kinds(found) == ["covered"]
+    assert found.verdict.endswith(
+        "because the capacity covered everything offered; if it was searched and not given, the "
+        "drafts promised more tokens than their step time costs."
+    )
+
+
+@pytest.mark.parametrize(("mode", "num_requests"), [("ragged", 1), ("uniform", 2)])
+def test_exploring_is_why_a_step_verified_what_promised_nothing(mode, num_requests):
+    source = ds.AcceptanceEstimator(3, prior=[0.01, 0.001, 0.0001], explore_every=1)
+    scheduler = ds.DelayedScheduler(STEEP, 3, source=source, mode=mode)
+    plan = scheduler.step(np.arange(num_requests))
+    assert plan.lengths.tolist() == [3] * num_requests
+    assert kinds(reasons([plan], profile=STEEP)) == ["explored"]
 
 
 def test_cold_start_then_survival():
@@ -107,6 +126,29 @@ def test_in_uniform_mode_the_bounds_of_one_request_are_those_of_all():
     assert kinds(found) == ["bounds"]
 
 
+def test_bounds_of_the_second_half_are_no_lack_of_survival():
+    scheduler = ds.DelayedScheduler(CHEAP, 3, unknown=1.0)
+    scheduler.plan([1, 2], max_lengths=[1, 3])
+    plan = scheduler.assign(np.ones((2, 3)), max_lengths=[3, 1])
+    assert (plan.lengths.tolist(), plan.surplus) == ([1, 1], 2)
+    given = {"max_lengths": [1, 3], "assign_max_lengths": [3, 1]}
+    found = reasons([plan], profile=CHEAP, **given)
+    assert found.drafts_trimmed == 0
+    assert kinds(found) == ["unknown-rows"]
+    assert "a prior stood in for them" in found.verdict
+
+
+@pytest.mark.parametrize("value", [np.nan, 0.0])
+def test_a_kept_baseline_that_found_nothing_to_verify_is_not_blamed_on_min_gain(value):
+    scheduler = ds.DelayedScheduler(GUARDED, 3, lag=1, min_gain=9.0, invalid="drop")
+    for confidence in (np.full((2, 3), 0.5), np.full((2, 3), value)):
+        plan = scheduler.step([1, 2], confidence)
+    assert (plan.capacity, plan.surplus, plan.plan.gain > 0.0) == (6, 6, True)
+    assert kinds(reasons([plan], profile=GUARDED)) == [
+        "no-survival" if value == 0.0 else "invalid-rows"
+    ]
+
+
 def test_capacity_that_found_no_draft():
     confidence = [[0.9, 0.0, 0.5], [0.9, 0.8, 0.7]]
     found = reasons([ds.allocate(confidence, PROFILE, capacity=6)])
@@ -123,6 +165,22 @@ def test_bounds_that_leave_no_choice():
     assert kinds(found) == ["bounds"]
     assert found.verdict.startswith("There was nothing to trim, in 1 of 1 steps because the bounds")
     assert [note.text for note in found.notes] == ["had drafts cut by max_lengths, 5 in all"]
+
+
+def test_minimum_lengths_beyond_the_maximum_of_another_request_leave_a_choice():
+    plan = ds.allocate(CONFIDENCE, STEEP)
+    found = reasons([plan], max_lengths=[0, 3], min_lengths=[3, 0])
+    assert kinds(found) == ["capacity"]
+
+
+def test_a_step_in_which_no_request_emits_has_no_drafts():
+    scheduler = ds.DelayedScheduler(PROFILE, 3)
+    plan = scheduler.step([1, 2], CONFIDENCE, emits=[False, False])
+    found = reasons([plan], profile=PROFILE, emits=[False, False])
+    assert kinds(found) == ["no-emitting"]
+    assert found.verdict == (
+        "There was nothing to trim, in 1 of 1 steps because no request emitted a token."
+    )
 
 
 def test_no_requests_and_not_drafted():
@@ -155,6 +213,20 @@ def test_a_guard_is_the_reason_only_where_it_kept_a_gain_away(confidence, min_ga
     m.record(plan)
     assert m.decisions["gain"][0] == plan.plan.gain
     assert json.loads(m.to_jsonl())["gain"] == plan.plan.gain
+
+
+@pytest.mark.parametrize("baseline", ["all", "none"])
+def test_a_path_that_costs_more_than_it_gains_is_why_the_baseline_ran(baseline):
+    source = ds.ConstantSurvival([0.9, 0.5, 0.4] if baseline == "all" else [0.3, 0.0, 0.0])
+    scheduler = ds.DelayedScheduler(
+        GUARDED, 3, source=source, min_gain=0.0, baseline=baseline, overhead_seconds=0.1
+    )
+    plan = scheduler.step([1, 2])
+    assert plan.plan.gain < -1e-9
+    assert plan.lengths.tolist() == ([3, 3] if baseline == "all" else [0, 0])
+    found = reasons([plan], profile=GUARDED)
+    assert kinds(found) == ["overhead"]
+    assert "the scheduling path takes more time than its choice would gain" in found.verdict
 
 
 def test_a_flat_profile_is_the_reason_even_under_a_guard():
@@ -193,12 +265,48 @@ def test_step_times_that_are_off_are_said_with_their_share(seconds, text):
     assert ("measure it again" in note.text) == (abs(seconds / 0.013 - 1.0) > 0.05)
 
 
-def test_tokens_that_are_off_ask_for_calibration():
+@pytest.mark.parametrize(
+    ("source", "remedy"),
+    [
+        ("head", "calibrate the confidences on a log of this traffic"),
+        ("estimator", "the estimator follows the traffic with delay, sooner with a smaller decay"),
+        ("constant", "change the constant survivals to those of this traffic"),
+    ],
+)
+def test_tokens_that_are_off_ask_for_what_their_source_can_do(source, remedy):
     m = monitor()
-    m.report(m.record(PLAN), emitted=2)
-    (note,) = m.explain().notes
-    share = 100 * (1 - 2 / PLAN.expected_tokens)
-    assert note.text == (
-        f"emitted tokens are {share:.1f} % below the predicted ones; calibrate the confidences on "
-        f"a log of this traffic"
+    m.report(m.record(plan_of(source)), emitted=2)
+    (note,) = [note for note in m.explain().notes if note.kind == "tokens"]
+    share = 100 * (1 - 2 / m.decisions["expected_tokens"][0])
+    assert note.text == f"emitted tokens are {share:.1f} % below the predicted ones; {remedy}"
+
+
+def test_the_sources_of_tokens_that_are_off_are_all_named():
+    m = monitor()
+    for source in ("constant", "head"):
+        m.report(m.record(plan_of(source)), emitted=2)
+    (note,) = [note for note in m.explain().notes if note.kind == "tokens"]
+    assert note.text.endswith(
+        "; calibrate the confidences on a log of this traffic; change the constant survivals to "
+        "those of this traffic"
     )
+
+
+def plan_of(source):
+    """A plan whose confidences came from ``source``."""
+    sources = {
+        "estimator": ds.AcceptanceEstimator(3, explore_every=0),
+        "constant": ds.ConstantSurvival([0.9, 0.8, 0.7]),
+    }
+    if source == "head":
+        return PLAN
+    return ds.DelayedScheduler(PROFILE, 3, source=sources[source]).step([1, 2])
+
+
+@pytest.mark.parametrize(("predicted", "steps"), [(1e-305, 1), (1e305, 3000)])
+def test_sums_or_a_ratio_beyond_every_number_are_left_out(predicted, steps):
+    m = monitor(size=steps)
+    for _ in range(steps):
+        plan = msgspec.structs.replace(PLAN, step_seconds=predicted)
+        m.report(m.record(plan), step_seconds=1e305)
+    assert m.explain().step_time_error is None
