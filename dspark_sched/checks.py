@@ -5,6 +5,7 @@ Positions are 1-based in messages (draft position 1 is the first draft); rows ar
 """
 
 import math
+import numbers
 import operator
 
 import numpy as np
@@ -15,6 +16,7 @@ __all__ = [
     "InputError",
     "LosslessnessError",
     "NumberError",
+    "as_amount",
     "as_array",
     "as_confidence",
     "as_count",
@@ -22,11 +24,13 @@ __all__ = [
     "as_lengths",
     "as_logits",
     "as_measured",
+    "as_other_tokens",
     "as_probes",
     "as_survival_row",
     "check_bounds",
     "check_choice",
     "check_confidence",
+    "check_flag",
     "check_gamma",
     "check_lengths_out",
     "check_split",
@@ -235,7 +239,7 @@ def as_ids(values, num_requests):
         )
     if array.shape != (num_requests,):
         raise InputError(
-            f"request_ids must have one id per row of confidence, shape ({num_requests},); "
+            f"request_ids must have one id per request, shape ({num_requests},); "
             f"got shape {array.shape}"
         )
     if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
@@ -282,6 +286,27 @@ def as_count(value, name, minimum=0):
     if count < minimum:
         raise InputError(f"{name} must be at least {minimum}; got {count}")
     return count
+
+
+def as_other_tokens(value):
+    """Return the tokens of a pass that are neither anchors nor drafts."""
+    count = as_count(value, "other_tokens")
+    if count > MOST_TOKENS:
+        raise InputError(f"other_tokens must be at most 2**53; got {count}")
+    return count
+
+
+def as_amount(value, name):
+    """Return a finite number that is at least 0."""
+    if isinstance(value, numbers.Real) and not isinstance(value, bool) and 0.0 <= value < math.inf:
+        return float(value)
+    raise InputError(f"{name} must be finite and at least 0; got {shown(value)}")
+
+
+def check_flag(value, name):
+    """Raise unless ``value`` is True or False."""
+    if not isinstance(value, bool | np.bool):
+        raise InputError(f"{name} must be True or False; got {shown(value)}")
 
 
 def check_choice(value, choices, name):

@@ -589,8 +589,8 @@ class LoopPlan:
         self.last = [n if emitting else 0 for n, emitting in zip(last, self.emits, strict=True)]
         self.base_tokens = len(a) + other_tokens
         self.too_close = False
-        self.gain, self.kept = None, False
-        choices = self.uniform() if options.get("uniform") else self.ragged()
+        self.gain, self.kept, self.is_uniform = None, False, bool(options.get("uniform"))
+        choices = self.uniform() if self.is_uniform else self.ragged()
         path = options.get("overhead_seconds", 0.0)
         self.lengths = self.best(choices[: self.num_worth], path)
         if options.get("min_gain") is not None:
@@ -646,8 +646,16 @@ class LoopPlan:
     def fill(self, choices):
         """As many drafts as run in the same bucket."""
         room = padded(self.base_tokens + sum(self.lengths), self.captures) - self.base_tokens
+        if self.is_uniform:  # a length of worth 0 is no candidate
+            choices = [c for c in choices if c == self.lengths or self.worth_of_last(c) > 0.0]
         more = [c for c in choices if sum(self.lengths) <= sum(c) <= room]
         self.lengths = more[-1]
+
+    def worth_of_last(self, lengths):
+        """What the last drafts of equal lengths are worth together."""
+        return sum(
+            w * row[n - 1] for w, row, n in zip(self.weights, self.a, lengths, strict=True) if n > 0
+        )
 
 
 def switched(values, pivot, up, down, dwell=0):
@@ -672,9 +680,9 @@ class EstimatorReference:
     def update(self, outcomes):
         """``outcomes``: {request: (accepted, verified, excluded)}."""
         included = {r: block for r, block in outcomes.items() if not block[2]}
+        self.own = {r: blocks for r, blocks in self.own.items() if r in outcomes}
         if not included:
             return
-        self.own = {r: blocks for r, blocks in self.own.items() if r in outcomes}
         for blocks in [self.pooled, *(self.own.setdefault(r, []) for r in included)]:
             for block in blocks:
                 block[0] += 1

@@ -22,6 +22,7 @@ _INHERITED = (
     | Status.EXPLORING
     | Status.BLOCK_MISMATCH
 ).value
+NO_CONFIDENCE = "this step drafts and source='head': pass its confidence"
 _EXTRAPOLATED = Status.EXTRAPOLATED.value
 
 
@@ -45,7 +46,7 @@ def assign(policy, state, planned, confidence=None, *, max_lengths=None, validat
     else:
         checks.check_lengths_out(out, demand.num_requests)
     if confidence is None and planned.needs_confidence:
-        raise InputError("this step drafts and source='head': pass its confidence")
+        raise InputError(NO_CONFIDENCE)
     if confidence is not None and not planned.needs_confidence:
         why = (
             f"source is {planned.plan.source!r}" if planned.plan.is_drafted else "it does not draft"

@@ -7,7 +7,9 @@ import msgspec
 import numpy as np
 
 from .. import checks
+from ..checks import InputError
 from ..kernels import hot
+from ..profile import SpsProfile
 from ..types import Allocation, Batch, Status
 
 __all__ = [
@@ -18,6 +20,7 @@ __all__ = [
     "as_bounds",
     "assembled",
     "candidates",
+    "check_profile",
     "kernel_error",
     "seconds_at",
     "status_of",
@@ -93,7 +96,7 @@ def candidates(
         last=last,
         num_granted=num_granted,
         num_eligible=int(last.sum()) - num_granted,
-        base_tokens=num_requests + checks.as_count(other_tokens, "other_tokens") + num_granted,
+        base_tokens=num_requests + checks.as_other_tokens(other_tokens) + num_granted,
         num_invalid_rows=num_invalid if validate else 0,
     )
 
@@ -192,6 +195,16 @@ def seconds_at(profile, overhead, theta, base_tokens, num_drafts, num_requests):
     if base_tokens > 0 and seconds < np.inf:
         return seconds
     return step_time(profile, base_tokens + num_drafts, num_requests)
+
+
+def check_profile(profile, name):
+    """Return the profile, or say that it is none."""
+    if not isinstance(profile, SpsProfile):
+        raise InputError(
+            f"{name} must be an SpsProfile; got {checks.shown(profile)}. Files are read by "
+            f"load_profile(path)"
+        )
+    return profile
 
 
 def step_time(profile, batch_tokens, num_requests):

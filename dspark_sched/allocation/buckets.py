@@ -4,6 +4,8 @@ import numpy as np
 
 from .. import checks
 from ..checks import InputError
+from ..profile import TABLE_LIMIT
+from .base import check_profile, step_time
 
 __all__ = ["StepCost"]
 
@@ -20,9 +22,16 @@ class StepCost:
     """
 
     def __init__(self, profile, captures=None):
-        self.profile = profile
+        self.profile = check_profile(profile, "profile")
         self.captures = None if captures is None else _as_captures(captures, profile)
         self._table = np.empty(0)
+
+    @property
+    def unmeasured(self):
+        """Captured sizes that lookup="exact" never offers."""
+        if self.captures is None or self.profile.lookup != "exact":
+            return ()
+        return tuple(np.setdiff1d(self.captures, self.profile.batch_tokens).tolist())
 
     def bucket(self, batch_tokens):
         """Captured size that ``batch_tokens`` are padded to; -1: none."""
@@ -35,11 +44,7 @@ class StepCost:
         """(overhead, theta), as ``SpsProfile.curve`` gives them, at the padded sizes."""
         if self.captures is None:
             return self.profile.curve(base_tokens, num_drafts, num_requests)
-        stop = base_tokens + num_drafts + 1
-        table = self._table
-        if stop > len(table):
-            table = self._table = self._padded_table(1 << (stop - 1).bit_length())
-        theta = table[base_tokens:stop]
+        theta = self._padded_theta(base_tokens, base_tokens + num_drafts + 1)
         overhead = self.profile.overhead_seconds(num_requests)
         unable = np.isnan(theta)
         if unable.any():  # past the last probe of a profile that refuses to go on
@@ -52,16 +57,32 @@ class StepCost:
             theta[0] = self.profile.curve(padded, 0, num_requests)[1][0]
         return overhead, theta
 
-    def _padded_table(self, size):
-        """Theta of every batch size below ``size`` at its padded size; NaN: refused."""
-        tokens = np.arange(size)
+    def seconds(self, batch_tokens, num_requests):
+        """Time of a step that runs in any case, whatever was measured; 0 where nothing runs."""
+        padded = max(batch_tokens, self.bucket(batch_tokens))
+        return step_time(self.profile, padded, num_requests)
+
+    def _padded_theta(self, first, stop):
+        """Theta of the batch sizes ``first`` to ``stop`` - 1 where they are padded; NaN: refused.
+
+        From a table that grows as needed, as far as that is sensible.
+        """
+        if stop > TABLE_LIMIT:
+            return self._padded(first, stop)
+        if stop > len(self._table):
+            self._table = self._padded(0, 1 << (stop - 1).bit_length())
+        return self._table[first:stop]
+
+    def _padded(self, first, stop):
+        tokens = np.arange(first, stop)
         place = np.searchsorted(self.captures, tokens)
         inside = place < len(self.captures)
         tokens[inside] = self.captures[place[inside]]
         # Theta does not depend on the number of requests; every part takes 0 of them.
-        _, theta = self.profile.curve(0, int(tokens[-1]), 0)
-        known = tokens < len(theta)
-        return np.where(known, theta[np.where(known, tokens, 0)], np.nan)
+        _, theta = self.profile.curve(first, int(tokens[-1]) - first, 0)
+        place = tokens - first
+        known = place < len(theta)
+        return np.where(known, theta[np.where(known, place, 0)], np.nan)
 
 
 def _as_captures(values, profile):

@@ -6,7 +6,7 @@ from .. import checks
 from ..checks import InputError
 from ..kernels import hot
 from ..types import CapacityPlan, Status
-from .base import INVALID, as_bounds, kernel_error, seconds_at, status_of
+from .base import INVALID, as_bounds, check_profile, kernel_error, seconds_at, status_of
 from .scratch import scratch
 
 __all__ = ["plan_capacity", "search_capacity"]
@@ -70,6 +70,7 @@ def plan_capacity(
     2
     """
     checks.check_choice(invalid, INVALID, "invalid")
+    check_profile(profile, "profile")
     older_confidence = checks.as_confidence(older_confidence, "older_confidence")
     unknown = NO_PRIOR
     if unknown_survival is not None:
@@ -94,7 +95,7 @@ def search_capacity(
     """``plan_capacity`` for a checked array; ``unknown`` is the prior [gamma], or empty."""
     num_requests, gamma = older.shape
     first, last = as_bounds(min_lengths, max_lengths, num_requests, gamma)
-    base_tokens = num_requests + checks.as_count(other_tokens, "other_tokens")
+    base_tokens = num_requests + checks.as_other_tokens(other_tokens)
     overhead, theta = profile.curve(base_tokens, num_requests * gamma, num_requests)
     status, where, num_invalid, num_unknown, granted, admitted, tokens = hot.plan_capacity(
         older,

@@ -8,7 +8,7 @@ import numpy as np
 from .. import checks
 from ..checks import InputError, LosslessnessError
 from ..kernels import hot
-from .assign_step import assign
+from .assign_step import NO_CONFIDENCE, assign
 from .base import INVALID, as_bounds, assembled, kernel_error, seconds_at
 from .digest import configuration_digest
 from .history import DelayedState, empty_state, prior_bits, realigned
@@ -58,8 +58,13 @@ class Delayed:
             self._unknown = checks.as_survival_row(unknown, self.gamma, "unknown")
             self._prior = np.stack([self._unknown, np.ones(self.gamma)])
         self.name = name or ("delayed" if self._lag == 2 else f"delayed:lag={self._lag}")
-        self.options = options or NO_OPTIONS
+        self.options = NO_OPTIONS if options is None else options
+        if not isinstance(self.options, LoopOptions):
+            raise InputError(f"options must be LoopOptions; got {checks.shown(options)}")
         self.resolved = self.options.resolve(profile, self.gamma)
+        if self.options.captures is not None:  # not the caller's array, which may change
+            captures = self.resolved.cost.captures
+            self.options = msgspec.structs.replace(self.options, captures=captures)
         if unknown is not None and self.resolved.source is not None:
             raise InputError(
                 f"unknown= is the prior of source='head', but the source is "
@@ -67,6 +72,7 @@ class Delayed:
             )
         #: Whether a step without weights needs none of the options.
         self.is_fused = self.options.is_default and self.resolved.is_default
+        self._state_kind = _kind(self.init())
 
     @cached_property
     def configuration_digest(self):
@@ -97,8 +103,19 @@ class Delayed:
         """Sums and rows [2, gamma] whose mean is the survival of unknown rows."""
         return state.totals[0] if self._prior is None else self._prior
 
+    def _check_state(self, state):
+        """Raise if a state was made by a policy that remembers something else."""
+        found = _kind(state)
+        if found != self._state_kind:
+            raise InputError(
+                f"the state belongs to another policy: lag, gamma, estimates, drafting switch are "
+                f"{found}, here {self._state_kind}; begin with init(). A state outlives a change "
+                f"of the profile only"
+            )
+
     def plan(self, state, request_ids, **facts):
         """Plan a step before it drafts; see ``plan``."""
+        self._check_state(state)
         return plan(self, state, request_ids, **facts)
 
     def assign(self, state, planned, confidence=None, **options):
@@ -133,6 +150,7 @@ class Delayed:
         -------
         DelayedState, Allocation
         """
+        self._check_state(state)
         if self.is_fused and batch.weights is None and batch.emits is None and drafts is None:
             return self._fused_step(state, batch, validate, out)
         planned = plan(
@@ -151,6 +169,8 @@ class Delayed:
 
     def _fused_step(self, state, batch, validate, out):
         """``plan`` and ``assign`` without any option, in one kernel call."""
+        if batch.confidence is None:
+            raise InputError(NO_CONFIDENCE)
         confidence = checks.as_confidence(batch.confidence)
         if len(confidence) == 0:
             confidence = confidence.reshape(0, self.gamma)
@@ -162,7 +182,7 @@ class Delayed:
             out = np.empty(num_requests, np.int32)
         else:
             checks.check_lengths_out(out, num_requests)
-        base_tokens = num_requests + checks.as_count(batch.other_tokens, "other_tokens")
+        base_tokens = num_requests + checks.as_other_tokens(batch.other_tokens)
         overhead, theta = self.profile.curve(base_tokens, num_requests * gamma, num_requests)
         id_bytes, history = realigned(state, request_ids)
         prior = self.prior(state)
@@ -201,6 +221,16 @@ class Delayed:
         )
         state = DelayedState(id_bytes, (*history[1:], survival), (*state.totals[1:], totals))
         return state, allocation
+
+
+def _kind(state):
+    """(lag, gamma, whether it holds estimates, whether a drafting switch)."""
+    return (
+        len(state.history),
+        state.totals[0].shape[1],
+        state.estimate is not None,
+        state.drafting is not None,
+    )
 
 
 def check_gamma(found, expected):

@@ -4,6 +4,7 @@ import msgspec
 
 from .. import checks
 from ..checks import InputError
+from .base import check_profile
 
 __all__ = ["Drafting", "DraftingState", "Hysteresis"]
 
@@ -28,8 +29,8 @@ class Hysteresis(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self):
         checks.as_count(self.dwell, "dwell")
-        if not (self.up >= 0.0 and self.down >= 0.0):
-            raise InputError(f"up and down must be at least 0; got {self.up} and {self.down}")
+        checks.as_amount(self.up, "up")
+        checks.as_amount(self.down, "down")
 
     def next(self, is_on, held, value):
         """(whether it is on now, steps since the last switch); ``held`` counted up to here."""
@@ -52,14 +53,18 @@ class Drafting:
     """When to stop drafting, and when to come back.
 
     The signal is the predicted throughput of a drafted step over that of a plain one, from lagged
-    survivals only. What drafting costs is part of the drafted step's time whether or not it is
-    already spent (it is the same for every capacity, but it shifts the best one): the only way to
-    avoid it is not to draft the next step.
+    survivals only. Steps that say nothing about it do not count: where no request could verify a
+    draft, where one is verified to learn about it, or where no drafted step could be priced.
+
+    What drafting costs is part of the drafted step's time whether or not it is already spent (it is
+    the same for every capacity, but it shifts the best one): the only way to avoid it is not to
+    draft the next step.
 
     Parameters
     ----------
     plain_profile : SpsProfile
-        Step time without drafting, measured in the same engine: "off" has a cost of its own.
+        Step time without drafting, measured in the same engine: "off" has a cost of its own. It
+        has no draft part.
     up, down : float
         Drafting resumes above 1 + ``up`` and stops below 1 - ``down``, at least 0.
     dwell : int
@@ -70,7 +75,12 @@ class Drafting:
     """
 
     def __init__(self, plain_profile, *, up=0.02, down=0.02, dwell=16, probe_every=64):
-        self.plain_profile = plain_profile
+        self.plain_profile = check_profile(plain_profile, "plain_profile")
+        if plain_profile.draft is not None:
+            raise InputError(
+                "plain_profile has a draft part, but a step without drafting does not pay it; "
+                "measure the plain engine, or leave draft= out"
+            )
         self.switch = Hysteresis(up=up, down=down, dwell=dwell)
         self.probe_every = checks.as_count(probe_every, "probe_every")
 

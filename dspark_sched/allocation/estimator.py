@@ -1,5 +1,7 @@
 """Survivals without a confidence head: learnt from what was accepted, or given."""
 
+import numbers
+
 import msgspec
 import numpy as np
 
@@ -68,16 +70,17 @@ class AcceptanceEstimator:
     prior : array_like, shape (gamma,), optional
         Survival per position before anything was seen; default 0.8**k.
     prior_strength : float
-        Blocks that the prior is worth at each position, at least 0.
+        Blocks that the prior is worth at each position, at least 0. With 0 nothing ever falls back
+        to the prior.
     request_strength : float
         Blocks that the estimate over all requests is worth beside a request's own, at least 0.
     decay : float
         In (0, 1]; all counts are multiplied by it at each update. Positions that are not verified
         any more fall back to the prior thereby; 1 never forgets.
     explore_every : int
-        Every so many steps one request, in turn, is verified to its full length whatever is
-        expected of it, so that positions which were given up are seen again; 0: never. Probes of
-        ``Drafting`` do so in any case.
+        Every so many steps one request, in turn (in uniform mode: all of them), is verified to its
+        full length whatever is expected of it, so that positions which were given up are seen
+        again; 0: never. Probes of ``Drafting`` do so in any case.
     """
 
     name = "estimator"
@@ -95,11 +98,11 @@ class AcceptanceEstimator:
         self.gamma = checks.as_count(gamma, "gamma", 1)
         survival = 0.8 ** np.arange(1, self.gamma + 1) if prior is None else prior
         self._prior = conditional(checks.as_survival_row(survival, self.gamma, "prior"))
-        self._prior_strength = _at_least_zero(prior_strength, "prior_strength")
-        self._request_strength = _at_least_zero(request_strength, "request_strength")
+        self._prior_strength = checks.as_amount(prior_strength, "prior_strength")
+        self._request_strength = checks.as_amount(request_strength, "request_strength")
+        if not (isinstance(decay, numbers.Real) and 0.0 < decay <= 1.0):
+            raise InputError(f"decay must lie in (0, 1]; got {checks.shown(decay)}")
         self._decay = float(decay)
-        if not 0.0 < self._decay <= 1.0:
-            raise InputError(f"decay must lie in (0, 1]; got {decay}")
         self._explore_every = checks.as_count(explore_every, "explore_every")
 
     def init(self):
@@ -109,7 +112,7 @@ class AcceptanceEstimator:
         return EstimatorState(none, none, np.zeros(0, np.int64), nobody, nobody)
 
     def update(self, state, request_ids, accepted, verified, exclude=None):
-        """State after one step's outcomes.
+        """State after one step's outcomes; after every step, for ``decay`` counts the calls.
 
         Parameters
         ----------
@@ -117,8 +120,8 @@ class AcceptanceEstimator:
         request_ids : array_like of int64, shape (R,)
             Unique. A request that is not among them is forgotten.
         accepted, verified : array_like of int, shape (R,)
-            Drafts accepted and verified, accepted <= verified <= gamma. An accepted stop token at
-            position p makes ``verified`` p.
+            Drafts accepted and verified, accepted <= verified <= gamma; 0 where nothing was
+            verified. An accepted stop token at position p makes ``verified`` p.
         exclude : array_like of bool, shape (R,), optional
             Rows that must change nothing at all, for example requests whose sampling is
             constrained on the target's side only.
@@ -136,8 +139,8 @@ class AcceptanceEstimator:
         included = np.ones(num_requests, np.bool)
         if exclude is not None:
             included = ~as_mask(exclude, num_requests, "exclude")
-        if not included.any():
-            return state
+        # Rows that change nothing do not age what others taught either.
+        decay = self._decay if included.any() else 1.0
         depth = np.arange(self.gamma)
         reached = np.minimum(accepted + 1, verified)[:, None] > depth
         passed = accepted[:, None] > depth
@@ -151,8 +154,8 @@ class AcceptanceEstimator:
             return np.where(learns, self._decay * before + seen[kept], before)
 
         return EstimatorState(
-            reached=self._decay * state.reached + reached[included].sum(axis=0),
-            passed=self._decay * state.passed + passed[included].sum(axis=0),
+            reached=decay * state.reached + reached[included].sum(axis=0),
+            passed=decay * state.passed + passed[included].sum(axis=0),
             request_ids=ids[kept],
             own_reached=own(state.own_reached, reached),
             own_passed=own(state.own_passed, passed),
@@ -209,9 +212,3 @@ def _shrunk(passed, reached, prior, strength):
     total = reached + strength
     ratio = np.divide(passed + strength * prior, total, out=np.zeros_like(total), where=total > 0.0)
     return np.minimum(np.where(total > 0.0, ratio, prior), 1.0)
-
-
-def _at_least_zero(value, name):
-    if not 0.0 <= value < np.inf:
-        raise InputError(f"{name} must be finite and at least 0; got {value}")
-    return float(value)

@@ -6,7 +6,7 @@ from .. import checks
 from ..checks import InputError, LosslessnessError
 from ..kernels import hot
 from ..types import Status
-from .base import INVALID, as_bounds, assembled, kernel_error, seconds_at
+from .base import INVALID, as_bounds, assembled, check_profile, kernel_error, seconds_at
 from .capacity import search_capacity
 from .scratch import scratch
 
@@ -142,6 +142,7 @@ def allocate(
         _refuse_to_look_ahead(mode, min_gain)
     checks.check_choice(search, SEARCHES, "search")
     checks.check_choice(invalid, INVALID, "invalid")
+    check_profile(profile, "profile")
     confidence = checks.as_confidence(confidence)
     if search == "global":
         capacity = _search_globally(
@@ -158,7 +159,7 @@ def allocate(
     num_requests, gamma = confidence.shape
     first, last = as_bounds(min_lengths, max_lengths, num_requests, gamma)
     lengths = _lengths_array(out, num_requests)
-    base_tokens = num_requests + checks.as_count(other_tokens, "other_tokens")
+    base_tokens = num_requests + checks.as_other_tokens(other_tokens)
     overhead, theta = profile.curve(base_tokens, num_requests * gamma, num_requests)
     strict = bool(validate) and invalid == "raise"
     work = scratch(confidence.shape)

@@ -15,6 +15,8 @@ __all__ = ["LoopOptions", "Resolved"]
 MODES = ("ragged", "uniform", "auto")
 BASELINES = ("all", "none")
 _GAMMA_NOTE = "the checkpoint says"
+#: What two profiles of one engine have in common.
+_SYSTEM = ("model", "gpu", "tp", "dp")
 
 
 class LoopOptions(msgspec.Struct, frozen=True, eq=False, kw_only=True):
@@ -76,10 +78,11 @@ class LoopOptions(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     def resolve(self, profile, gamma):
         """Check everything against each other, once; see ``Resolved``."""
         checks.check_choice(self.baseline, BASELINES, "baseline")
-        for name in ("min_gain", "overhead_seconds"):
-            value = getattr(self, name)
-            if value is not None and not 0.0 <= value < float("inf"):
-                raise InputError(f"{name} must be finite and at least 0; got {value}")
+        checks.as_amount(self.overhead_seconds, "overhead_seconds")
+        if self.min_gain is not None:
+            checks.as_amount(self.min_gain, "min_gain")
+        for name in ("fill_padding", "uniform_windows_only", "has_confidence"):
+            checks.check_flag(getattr(self, name), name)
         if self.fill_padding and self.captures is None:
             raise InputError("fill_padding=True needs captures=: there is no padding without them")
         if self.drafting is not None and not isinstance(self.drafting, Drafting):
@@ -89,14 +92,44 @@ class LoopOptions(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         if source is not None:
             notes += (f"source {source.name!r}: lag does not apply, it is older than the drafts",)
         status, found = self._checkpoint(gamma, source)
+        cost = StepCost(profile, self.captures)
+        self._check_identity(profile, gamma)
         return Resolved(
-            cost=StepCost(profile, self.captures),
+            cost=cost,
             is_uniform=mode == "uniform",
             source=source,
             source_name="head" if source is None else source.name,
             status=status,
-            notes=(*notes, *found),
+            notes=(*notes, *found, *self._without_effect(cost)),
         )
+
+    def _check_identity(self, profile, gamma):
+        """Refuse profiles that were measured with another gamma, or on different systems."""
+        if "gamma" in profile.identity:
+            profile.check_identity({"gamma": gamma})
+        if self.drafting is None:
+            return
+        one, other = profile.identity, self.drafting.plain_profile.identity
+        differing = [
+            f"{key} {one[key]!r} / {other[key]!r}"
+            for key in _SYSTEM
+            if key in one and key in other and one[key] != other[key]
+        ]
+        if differing:
+            raise InputError(
+                f"the profiles describe two systems (profile / plain_profile): "
+                f"{'; '.join(differing)}. Measure both in one engine"
+            )
+
+    def _without_effect(self, cost):
+        """Settings that change nothing, in words."""
+        if self.baseline == "none" and self.min_gain is None:
+            yield "baseline='none' is not used: there is no min_gain"
+        if cost.unmeasured:
+            yield (
+                f"captured sizes {', '.join(map(str, cost.unmeasured))} were not measured, so "
+                f"lookup='exact' offers none of them; measure them, or use lookup='ceil'"
+            )
 
     def _mode(self):
         checks.check_choice(self.mode, MODES, "mode")
@@ -125,13 +158,13 @@ class LoopOptions(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         return self.source
 
     def _checkpoint(self, gamma, source):
+        if source is None and not self.has_confidence:
+            raise InputError(
+                "source='head', but has_confidence=False: nobody supplies confidences. Load "
+                "weights that hold the head, or choose source=AcceptanceEstimator(gamma) or "
+                "ConstantSurvival(survival)"
+            )
         if self.checkpoint is None:
-            if source is None and not self.has_confidence:
-                raise InputError(
-                    "source='head', but has_confidence=False: nobody supplies confidences. Load "
-                    "weights that hold the head, or choose source=AcceptanceEstimator(gamma) or "
-                    "ConstantSurvival(survival)"
-                )
             return Status.OK, ()
         setup = resolve_setup(
             self.checkpoint,

@@ -63,12 +63,10 @@ def plan(policy, state, request_ids, *, drafts=None, **facts):
     explored = _explored(policy, state, num_requests) if is_drafted else -1
     demand = demanded(policy, num_requests, explored, **facts)
     older = _older(policy, state, request_ids, history[0], demand)
-    choice, gain, keeps = _chosen(policy, demand, older.values)
+    demand, choice, gain, keeps = _decided(policy, demand, older.values, is_drafted)
     if switch is not None:
-        drafting = policy.options.drafting
-        plain = _plain(drafting.plain_profile, policy.resolved.cost, demand)
-        is_known = choice.throughput > 0.0 and plain.throughput > 0.0
-        switch = drafting.next(switch, choice.throughput / plain.throughput if is_known else None)
+        plain = _plain(policy, demand)
+        switch = policy.options.drafting.next(switch, _ratio(choice, plain, demand, explored))
         if not is_drafted:
             choice, gain, keeps = plain, None, False
     bits = policy.resolved.status.value
@@ -140,18 +138,33 @@ def _older(policy, state, request_ids, survival, demand):
     return _Older(values, confidence, num_unknown, UNKNOWN if num_unknown else 0)
 
 
+def _decided(policy, demand, values, is_drafted):
+    """The demand with its prices, and what is ``_chosen``.
+
+    No choice, instead of an error, for a step that drafts nothing: it is not refused for drafts
+    that it could not make.
+    """
+    try:
+        demand = demand.priced(policy.resolved.cost)
+        return demand, *_chosen(policy, demand, values)
+    except InputError:
+        if is_drafted:
+            raise
+        return demand, None, None, False
+
+
 def _chosen(policy, demand, values):
     """(what to verify, its predicted gain over the baseline, whether the baseline was kept)."""
     options, cost = policy.options, policy.resolved.cost
     search = best_uniform if policy.resolved.is_uniform else best_ragged
     choice, gain, keeps = (
-        search(demand, values, cost.profile, options.overhead_seconds),
+        search(demand, values, cost, options.overhead_seconds),
         None,
         False,
     )
     if options.min_gain is not None:
         choice, gain, keeps = guarded(
-            choice, demand, values, cost.profile, options.min_gain, options.baseline
+            choice, demand, values, cost, options.min_gain, options.baseline
         )
     if options.fill_padding and not keeps:
         bucket = cost.bucket(demand.base_tokens + choice.num_drafts)
@@ -159,12 +172,23 @@ def _chosen(policy, demand, values):
     return choice, gain, keeps
 
 
-def _plain(profile, cost, demand):
+def _plain(policy, demand):
     """The step without drafting."""
+    profile = policy.options.drafting.plain_profile
     tokens = demand.base_tokens
-    padded = max(tokens, cost.bucket(tokens))
+    padded = max(tokens, policy.resolved.cost.bucket(tokens))
     seconds = step_time(profile, padded, demand.num_requests)
     return Choice(0, float(demand.num_requests), seconds, profile=profile)
+
+
+def _ratio(choice, plain, demand, explored):
+    """Throughput of drafting over that of a plain step; None: this step says nothing about it.
+
+    It does not where nobody could verify a draft, and where one is verified to learn about it.
+    """
+    if choice is None or explored >= 0 or demand.num_emitting == 0 or demand.most == 0:
+        return None
+    return choice.throughput / plain.throughput
 
 
 def _record(policy, demand, choice, gain, bits, num_unknown, switch, is_drafted):
@@ -174,9 +198,7 @@ def _record(policy, demand, choice, gain, bits, num_unknown, switch, is_drafted)
     batch_tokens = demand.base_tokens + choice.num_drafts
     bucket = resolved.cost.bucket(batch_tokens)
     padded = max(bucket, batch_tokens)
-    seconds = choice.seconds
-    if not 0.0 < seconds < np.inf or batch_tokens == 0:
-        seconds = step_time(profile, padded, demand.num_requests)
+    seconds = choice.seconds if batch_tokens else 0.0
     if batch_tokens and bucket < 0 and resolved.cost.captures is not None:
         bits |= Status.NO_BUCKET.value
     bits |= profile.status_bits | _EXTRAPOLATED * (padded > profile.last_probe)

@@ -20,8 +20,8 @@ class Demand(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """What is known about a step before it drafts.
 
     ``first``/``last`` are int32 [R] or empty; ``weights`` float64 [R] with mean 1, 0 where nothing
-    is emitted, or empty; ``base_tokens`` counts anchors and other tokens. A step with n drafts
-    takes ``overhead + theta[n]`` seconds.
+    is emitted, or empty; ``base_tokens`` counts anchors and other tokens. Once ``priced``, a step
+    with n drafts takes ``overhead + theta[n]`` seconds.
     """
 
     num_requests: int
@@ -31,8 +31,8 @@ class Demand(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     weights: np.ndarray
     num_emitting: int
     base_tokens: int
-    overhead: float
-    theta: np.ndarray
+    overhead: float = 0.0
+    theta: np.ndarray | None = None
 
     @property
     def emitting(self):
@@ -40,6 +40,21 @@ class Demand(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         if not self.weights.size:
             return np.ones(self.num_requests, np.bool)
         return self.weights > 0.0
+
+    def priced(self, cost):
+        """The demand with what its steps cost."""
+        most = self.num_requests * self.gamma
+        overhead, theta = cost.curve(self.base_tokens, most, self.num_requests)
+        return msgspec.structs.replace(self, overhead=overhead, theta=theta)
+
+    def seconds(self, num_drafts, cost):
+        """Time of a step that runs in any case, whatever was measured."""
+        if num_drafts >= len(self.theta):
+            raise cost.profile.beyond_error(self.base_tokens + num_drafts)
+        theta = self.theta.item(num_drafts)
+        if theta < np.inf:
+            return self.overhead + theta
+        return cost.seconds(self.base_tokens + num_drafts, self.num_requests)
 
     def equal(self, length):
         """One length for every request that emits a token, int32 [R]."""
@@ -90,9 +105,7 @@ def demanded(
     if explored >= 0:
         first, last = _given(first, last, num_requests, policy.gamma)
         first = _with_full(first, last, explored, emitting, policy.resolved.is_uniform)
-    base_tokens = num_requests + checks.as_count(other_tokens, "other_tokens")
-    num_drafts = num_requests * policy.gamma
-    overhead, theta = policy.resolved.cost.curve(base_tokens, num_drafts, num_requests)
+    base_tokens = num_requests + checks.as_other_tokens(other_tokens)
     is_plain = weights is None and emitting is None
     return Demand(
         num_requests=num_requests,
@@ -102,8 +115,6 @@ def demanded(
         weights=NO_WEIGHTS if is_plain else _scaled(weights, emitting, num_requests),
         num_emitting=num_requests if emitting is None else int(emitting.sum()),
         base_tokens=base_tokens,
-        overhead=overhead,
-        theta=theta,
     )
 
 
@@ -157,27 +168,28 @@ def _scaled(weights, emitting, num_requests):
     return given * (num_requests / total) if total > 0.0 else given
 
 
-def best_ragged(demand, values, profile, path_seconds):
+def best_ragged(demand, values, cost, path_seconds):
     """Global search over the capacity on the worth ``values`` [R, gamma] of older drafts."""
-    overhead = demand.overhead + path_seconds
+    profile = cost.profile
     status, granted, n, value = hot.search(
         values,
         demand.first,
         demand.last,
         profile.is_rising,
-        overhead,
+        demand.overhead + path_seconds,
         demand.theta,
         scratch(values.shape),
     )
     if status != hot.OK:
         raise profile.beyond_error(demand.base_tokens + granted + n)
     num_drafts = int(granted + n)
-    seconds = overhead + demand.theta.item(num_drafts)
+    seconds = demand.seconds(num_drafts, cost) + path_seconds
     return Choice(num_drafts, float(value), seconds, profile, None, path_seconds)
 
 
-def best_uniform(demand, values, profile, path_seconds):
+def best_uniform(demand, values, cost, path_seconds):
     """Shortest of the equal lengths with the best worth per second."""
+    profile = cost.profile
     low, high = _common_range(demand)
     num_drafts = demand.num_emitting * np.arange(low, high + 1)
     if num_drafts[-1] >= len(demand.theta):
@@ -187,8 +199,9 @@ def best_uniform(demand, values, profile, path_seconds):
     seconds = demand.overhead + path_seconds + demand.theta[num_drafts]
     throughput = worth / np.where(seconds > 0.0, seconds, np.inf)
     best = int(np.argmax(throughput >= (1.0 - _TIE) * throughput.max()))
-    value, seconds = float(worth[best]), float(seconds[best])
-    return Choice(int(num_drafts[best]), value, seconds, profile, low + best, path_seconds)
+    drafts = int(num_drafts[best])
+    seconds = demand.seconds(drafts, cost) + path_seconds
+    return Choice(drafts, float(worth[best]), seconds, profile, low + best, path_seconds)
 
 
 def _common_range(demand):
@@ -208,15 +221,15 @@ def _common_range(demand):
     return least, most
 
 
-def guarded(choice, demand, values, profile, min_gain, baseline):
+def guarded(choice, demand, values, cost, min_gain, baseline):
     """(the choice, or the baseline if it gains no more than ``min_gain``, the predicted gain)."""
-    base = _baseline(choice, demand, values, profile, baseline)
+    base = _baseline(choice, demand, values, cost, baseline)
     gain = choice.throughput / base.throughput - 1.0 if base.throughput > 0.0 else 0.0
     keeps = not choice.throughput > base.throughput * (1.0 + min_gain) * (1.0 + _TIE)
     return (base if keeps else choice), gain, keeps
 
 
-def _baseline(choice, demand, values, profile, baseline):
+def _baseline(choice, demand, values, cost, baseline):
     """Everything, or nothing beyond the minimum lengths, without the scheduling path's time."""
     length = None
     if choice.uniform_length is not None:
@@ -228,12 +241,9 @@ def _baseline(choice, demand, values, profile, baseline):
     else:
         bound = demand.first if demand.first.size else np.zeros(demand.num_requests, np.int32)
     num_drafts = int(bound.sum())
-    if num_drafts >= len(demand.theta):
-        raise profile.beyond_error(demand.base_tokens + num_drafts)
     taken = np.arange(demand.gamma) < bound[:, None]
     value = demand.num_requests + float(values[taken].sum())
-    seconds = demand.overhead + demand.theta.item(num_drafts)
-    return Choice(num_drafts, value, seconds, profile, length)
+    return Choice(num_drafts, value, demand.seconds(num_drafts, cost), cost.profile, length)
 
 
 def filled(choice, demand, values, bucket):
@@ -244,6 +254,7 @@ def filled(choice, demand, values, bucket):
         length = None
     else:
         length = min(room // max(demand.num_emitting, 1), _common_range(demand)[1])
+        length = min(length, int(np.count_nonzero(values[demand.emitting].sum(axis=0))))
         num_drafts = length * demand.num_emitting
     if num_drafts <= choice.num_drafts:
         return choice

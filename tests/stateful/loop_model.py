@@ -113,7 +113,7 @@ class LoopModel:
         last = [
             n if emitting else 0 for n, emitting in zip(facts["max_lengths"], emits, strict=True)
         ]
-        is_uniform = self.options.get("mode") == "uniform"
+        is_uniform, can_choose = self.options.get("mode") == "uniform", True
         explored = self.explored(num_requests) if is_drafted else None
         if explored is not None:
             common = min(
@@ -127,15 +127,16 @@ class LoopModel:
         if is_uniform:
             low = max((n for n, emitting in zip(first, emits, strict=True) if emitting), default=0)
             high = min((n for n, emitting in zip(last, emits, strict=True) if emitting), default=0)
-            if low > high:
+            if low > high and is_drafted:
                 return SimpleNamespace(refused=True)
+            can_choose = low <= high
         a, num_unknown, is_cold = self.older(ids)
         options = {k: v for k, v in self.options.items() if k not in ("mode", "source", "drafting")}
         weights, base_tokens = facts["weights"], num_requests + facts["other_tokens"]
         # Without requests everything is a tie, at which a guard keeps the baseline.
         kept, ratio = self.options.get("min_gain") is not None, None
         found = SimpleNamespace(capacity=0, kept=kept, gain=None, too_close=False, lengths=[])
-        if num_requests:
+        if num_requests and can_choose:
             found = naive.LoopPlan(
                 a,
                 lambda tokens: self.profile.step_seconds(tokens, num_requests),
@@ -147,7 +148,8 @@ class LoopModel:
                 emits=emits,
                 **options,
             )
-            ratio = self._ratio(found, num_requests, base_tokens)
+            if explored is None and sum(last) > 0:
+                ratio = self._ratio(found, num_requests, base_tokens)
         weights = naive.mean_one(weights, emits)
         worth = sum(
             w * (1 + sum(row[:n]))

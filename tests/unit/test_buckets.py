@@ -1,5 +1,7 @@
 """Graph buckets: a step costs what its padded size costs, and padding that is paid for is used."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -123,6 +125,47 @@ def test_the_forecast_counts_the_drafts_that_fill_the_bucket(mode):
     assert plan.capacity == 4
     assert plan.expected_tokens == pytest.approx(2 + 2 * (0.9 + 0.3))
     assert plan.throughput == pytest.approx(plan.expected_tokens / plan.step_seconds)
+
+
+def test_uniform_windows_are_not_filled_with_positions_without_worth():
+    """Two drafts of three have survival 0: the bucket of 8 has room for all, one is verified."""
+    profile = ds.SpsProfile([2, 8, 16], step_ms=[10, 11, 20])
+    options = {"mode": "uniform", "captures": [2, 8, 16], "fill_padding": True}
+    scheduler = ds.DelayedScheduler(profile, 3, 1, **options)
+    for _ in range(3):
+        allocation = scheduler.step([1, 2], [[0.9, 0.0, 0.0]] * 2)
+    assert allocation.lengths.tolist() == [1, 1]
+
+
+def test_captured_sizes_that_are_never_offered_are_noted():
+    shelf = ds.SpsProfile([4, 8, 16], step_ms=[10.0, 10.1, 10.2], lookup="exact")
+    noted = ds.DelayedScheduler(shelf, 3, captures=[6, 8, 12]).plan([1, 2]).notes
+    assert len(noted) == 1
+    assert "6, 12 were not measured" in noted[0]
+    assert ds.DelayedScheduler(shelf, 3, captures=[4, 8]).plan([1, 2]).notes == ()
+
+
+@pytest.mark.parametrize("other_tokens", [10**8, 2**53])
+def test_many_other_tokens_cost_no_memory(other_tokens):
+    line = ds.SpsProfile([8, 16], step_ms=[10, 20], lookup="linear")
+    scheduler = ds.DelayedScheduler(line, 3, captures=[8, 16])
+    plain = ds.DelayedScheduler(line, 3)
+    tracemalloc.start()
+    plan = scheduler.plan([1, 2], other_tokens=other_tokens)
+    assert tracemalloc.get_traced_memory()[1] < 1e6
+    tracemalloc.stop()
+    assert plan.step_seconds == plain.plan([1, 2], other_tokens=other_tokens).step_seconds
+
+
+def test_a_number_of_other_tokens_that_no_pass_has_is_refused():
+    for call in (
+        lambda n: ds.DelayedScheduler(LINE, 1).step([1], [[0.5]], other_tokens=n),
+        lambda n: ds.DelayedScheduler(LINE, 1).plan([1], other_tokens=n),
+        lambda n: ds.allocate([[0.5]], LINE, other_tokens=n),
+        lambda n: ds.plan_capacity([[0.5]], LINE, other_tokens=n),
+    ):
+        with pytest.raises(ds.InputError, match=r"other_tokens must be at most 2\*\*53; got 1"):
+            call(10**30)
 
 
 @examples(300)

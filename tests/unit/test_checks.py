@@ -126,7 +126,7 @@ def test_allocate_refuses_with_the_sentence(arguments, sentence):
     [
         ([4, 4], "request_ids must be unique; got 4 at rows 0 and 1"),
         ([4.0, 5.0], "request_ids must be integers; got dtype float64"),
-        ([4], "one id per row of confidence, shape (2,); got shape (1,)"),
+        ([4], "one id per request, shape (2,); got shape (1,)"),
         (np.array([1, 2**63], dtype=np.uint64), "must fit into int64"),
     ],
 )

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from strategies import examples
 
 import dspark_sched as ds
+from dspark_sched.allocation.digest import inputs_digest
 
 STEP = ds.SpsProfile([1, 8, 16], step_seconds=[1.0, 1.2, 2.0])
 
@@ -94,11 +95,35 @@ def test_a_request_is_known_by_its_own_outcomes_and_forgotten_when_it_leaves():
 def test_excluded_rows_leave_every_statistic_as_it_was():
     settings = estimator()
     state = updated(settings, [{1: (2, 2, False), 2: (0, 2, False)}])
-    assert settings.update(state, [1, 2], [0, 0], [2, 2], exclude=[True, True]) is state
+    none_counts = settings.update(state, [1, 2], [0, 0], [2, 2], exclude=[True, True])
+    assert inputs_digest(history=none_counts) == inputs_digest(history=state)
     with_row = settings.update(state, [1, 2], [1, 0], [2, 2], exclude=[False, True])
     own = with_row.own_reached[1], with_row.own_passed[1]
     assert own[0].tolist() == state.own_reached[1].tolist()
     assert own[1].tolist() == state.own_passed[1].tolist()
+
+
+@pytest.mark.parametrize("report", [([], [], []), ([2], [0], [0], [True])], ids=["empty", "excl"])
+def test_a_request_that_left_is_forgotten_even_if_nothing_is_learnt(report):
+    settings = estimator()
+    state = settings.update(updated(settings, [{1: (2, 2, False)}]), *report)
+    assert settings.confidence(state, np.array([1]))[1] == 1
+    assert state.reached.tolist() == [1.0, 1.0]  # what all taught together stays, unaged
+
+
+def test_a_constant_and_a_learning_source_never_take_confidences_of_a_missing_head():
+    """The remedy is one that exists here, with and without a checkpoint (B09)."""
+    for checkpoint in (None, {"confidence_head": True, "gamma": 2}):
+        options = {"checkpoint": checkpoint, "has_confidence": False}
+        with pytest.raises(ds.InputError, match=r"choose source=AcceptanceEstimator\(gamma\)"):
+            ds.DelayedScheduler(STEP, 2, **options)
+        ds.DelayedScheduler(STEP, 2, source=estimator(), **options)
+
+
+def test_a_step_without_the_confidences_of_the_head_says_what_is_missing():
+    for ids in ([1], []):
+        with pytest.raises(ds.InputError, match="source='head': pass its confidence"):
+            ds.DelayedScheduler(STEP, 2).step(ids)
 
 
 @pytest.mark.parametrize(

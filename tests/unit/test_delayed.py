@@ -139,6 +139,58 @@ def test_lag_zero_is_refused():
         ds.DelayedScheduler(STEP, gamma=1, lag=0)
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"gamma": 2},
+        {"lag": 1},
+        {"options": ds.LoopOptions(source=ds.AcceptanceEstimator(1))},
+        {"options": ds.LoopOptions(drafting=ds.Drafting(STEP))},
+    ],
+    ids=["gamma", "lag", "source", "drafting"],
+)
+def test_a_state_of_another_policy_is_refused(changed):
+    """Its arrays have other shapes, and kernels do not look."""
+    policy = ds.Delayed(STEP, **{"gamma": 1, "lag": 2, **changed})
+    state = ds.Delayed(STEP, gamma=1).init()
+    for call in (
+        lambda: policy.plan(state, [1]),
+        lambda: policy.step(state, ds.Batch([1], [[0.5] * policy.gamma])),
+    ):
+        with pytest.raises(ds.InputError, match="the state belongs to another policy"):
+            call()
+
+
+def test_a_state_outlives_a_change_of_the_profile():
+    old, new = ds.Delayed(STEP, gamma=1), ds.Delayed(ds.SpsProfile([1, 9], step_ms=[1, 9]), gamma=1)
+    state, _ = old.step(old.init(), ds.Batch([1], [[0.5]]))
+    assert new.step(state, ds.Batch([1], [[0.5]]))[1].num_unknown_rows == 1  # one step is known
+    assert new.step(state, ds.Batch([1], [[0.5]]))[0].totals[-1].tolist() == [[1.0], [2.0]]
+
+
+@pytest.mark.parametrize("lag", [1, 2])
+@pytest.mark.parametrize("silent", [{"emits": [True, False]}, {"max_lengths": [1, 0]}], ids=str)
+@pytest.mark.parametrize("placeholder", [0.0, np.nan, 7.0])
+def test_what_a_row_without_drafts_holds_is_not_looked_at(lag, silent, placeholder):
+    """Request 2 only prefills: neither its own plans, nor those of newcomers, know its filler."""
+    options = {"lag": lag, "invalid": "raise"}
+    one, two = (ds.DelayedScheduler(STEP, gamma=1, **options) for _ in range(2))
+    for _ in range(4):
+        with_row = one.step([1, 2], [[0.9], [placeholder]], **silent)
+        assert with_row.num_invalid_rows == 0
+        two.step([1], [[0.9]])
+    found, expected = one.plan([1, 2, 3]), two.plan([1, 2, 3])
+    assert found.num_unknown_rows == expected.num_unknown_rows == 2
+    assert found.expected_tokens == pytest.approx(expected.expected_tokens, rel=1e-15)
+
+
+def test_the_running_mean_counts_positions_that_were_offered():
+    """Behind its bound a row may hold anything in [0, 1]; the mean takes .5 and .25."""
+    scheduler = ds.DelayedScheduler(STEP, gamma=2, lag=1)
+    scheduler.step([1, 2], [[0.5, 0.5], [0.5, 0.0]], max_lengths=[2, 1])
+    assert scheduler.state.totals[-1].tolist() == [[1.0, 0.25], [2.0, 1.0]]
+
+
 def test_planning_from_a_row_of_nan_needs_a_prior():
     older = [[0.5, 0.5], [np.nan, np.nan]]
     with pytest.raises(ds.InputError, match="unknown_survival"):

@@ -164,8 +164,8 @@ def test_an_empty_step_moves_nothing_and_costs_nothing():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"up": -0.1}, "up and down must be at least 0; got -0.1"),
-        ({"down": np.nan}, "up and down must be at least 0"),
+        ({"up": -0.1}, "up must be finite and at least 0; got -0.1"),
+        ({"down": np.nan}, "down must be finite and at least 0"),
         ({"dwell": -1}, "dwell must be at least 0"),
         ({"probe_every": 0.5}, "probe_every must be an integer"),
     ],
@@ -173,6 +173,84 @@ def test_an_empty_step_moves_nothing_and_costs_nothing():
 def test_settings_are_checked(options, message):
     with pytest.raises(ds.InputError, match=message):
         ds.Drafting(PLAIN, **options)
+
+
+# --- Steps that say nothing about drafting --------------------------------------------------------
+
+
+def test_exploring_does_not_turn_drafting_off():
+    """Verifying 3 drafts of one request costs more than it brings; one draft pays by 60 %."""
+    steep = ds.SpsProfile([1, 2, 3, 4], step_ms=[10, 11, 20, 40])
+    scheduler = ds.DelayedScheduler(
+        steep, 3, drafting=ds.Drafting(steep), source=ds.AcceptanceEstimator(3, explore_every=16)
+    )
+    explored = 0
+    for _ in range(100):
+        plan = scheduler.plan([1])
+        lengths = scheduler.assign().lengths
+        scheduler.update([1], np.minimum(lengths, 1), lengths)
+        explored += ds.Status.EXPLORING in plan.status
+        assert plan.draft_next
+    assert explored == 6
+
+
+@pytest.mark.parametrize("facts", [{"emits": [False]}, {"max_lengths": [0]}, None])
+def test_a_pass_without_room_for_a_draft_does_not_turn_drafting_off(facts):
+    """A prefill-only pass, the last token of every request, no request at all."""
+    scheduler = scheduler_of(dwell=16)
+    for step in range(8):
+        idle = step == 4
+        ids = [] if idle and facts is None else [7]
+        plan = scheduler.plan(ids, **(facts or {}) if idle else {})
+        scheduler.assign(GOOD * len(ids))
+        assert plan.draft_next
+
+
+@pytest.mark.parametrize(
+    ("beyond", "ids", "facts", "options"),
+    [
+        ("raise", range(2), {}, {}),
+        ("raise", range(9), {}, {}),
+        ("raise", range(9), {}, {"captures": [1, 2, 12]}),
+        (
+            "extrapolate",
+            range(2),
+            {"min_lengths": [1, 0], "max_lengths": [1, 0]},
+            {"mode": "uniform"},
+        ),
+    ],
+)
+def test_a_step_that_does_not_draft_is_not_refused_for_drafts(beyond, ids, facts, options):
+    """The drafted profile ends at 3 tokens; the plain pass has 2 or 9, which the other covers."""
+    short = ds.SpsProfile([1, 3], step_seconds=[1.1, 1.4], beyond=beyond)
+    plain = ds.SpsProfile([1, 12], step_seconds=[1.0, 1.2], beyond="raise")
+    scheduler = ds.DelayedScheduler(short, 1, drafting=ds.Drafting(plain), **options)
+    plan = scheduler.plan(ids, drafts=False, **facts)
+    assert (plan.is_drafted, plan.step_seconds) == (False, 1.2)
+    assert scheduler.assign().lengths.tolist() == [0] * len(ids)
+    with pytest.raises(ds.InputError):
+        scheduler.plan(ids, drafts=True, **facts)
+
+
+def test_a_size_that_was_not_measured_moves_the_switch_at_its_padded_price():
+    """Exactly one draft of 5 %: 2 tokens, not measured, run at 4 in 4 s; the plain step takes 1."""
+    shelf = ds.SpsProfile([1, 4], step_seconds=[1.1, 4.0], lookup="exact")
+    scheduler = scheduler_of(profile=shelf, unknown=[0.05])
+    assert not scheduler.plan([7], min_lengths=1).draft_next
+
+
+def test_a_plain_profile_with_a_draft_part_is_refused():
+    with pytest.raises(ds.InputError, match="plain_profile has a draft part"):
+        ds.Drafting(DRAFTED)
+
+
+def test_profiles_of_two_systems_are_refused_with_what_differs():
+    here = ds.SpsProfile([1, 2], step_ms=[1, 2], identity={"gpu": "A", "gamma": 1, "tp": 2})
+    there = ds.SpsProfile([1], step_ms=[1], identity={"gpu": "B", "tp": 4, "gamma": 3})
+    with pytest.raises(
+        ds.InputError, match=r"two systems \(profile / plain_profile\): gpu 'A' / 'B'; tp"
+    ):
+        ds.DelayedScheduler(here, 1, drafting=ds.Drafting(there))
 
 
 # --- Told from outside: ranks that must do the same ----------------------------------------------

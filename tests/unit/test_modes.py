@@ -37,6 +37,33 @@ def uniform_problems(draw):
     return confidence, facts, draw(profiles()), options
 
 
+EXACT = {"lookup": "exact"}
+SHELF = ds.SpsProfile([3, 8, 16], step_ms=[10.0, 13.9, 14.0], **EXACT)
+
+
+@pytest.mark.parametrize("mode", ["ragged", "uniform"])
+@pytest.mark.parametrize(("min_gain", "kept"), [(0.0, True), (0.5, True)])
+def test_a_baseline_of_a_size_that_was_not_measured_runs_padded(mode, min_gain, kept):
+    """All 12 tokens run at 16 in 14 ms, .73 tokens a ms; 5 drafts of 9, which ``exact`` offers
+    at 8 tokens in 13.9 ms, would lose a quarter of that.
+    """
+    options = {"min_gain": min_gain, "baseline": "all", "unknown": [0.9, 0.8, 0.7], "mode": mode}
+    plan = ds.DelayedScheduler(SHELF, 3, **options).plan([1, 2, 3])
+    assert (ds.Status.KEPT_BASELINE in plan.status) is kept
+    assert (plan.capacity, plan.throughput) == (9, pytest.approx((3 + 3 * 2.4) / 0.014))
+    assert plan.gain < -0.2
+
+
+def test_the_only_size_that_is_possible_is_priced_with_the_path_although_not_measured():
+    """3 requests with exactly 1 draft: 6 tokens, which nobody measured, padded to 32."""
+    shelf = ds.SpsProfile([4, 32], step_ms=[10, 20], **EXACT)
+    for captures in (None, [6, 32]):
+        scheduler = ds.DelayedScheduler(shelf, 3, overhead_seconds=0.5, captures=captures)
+        plan = scheduler.plan([1, 2, 3], min_lengths=1, max_lengths=1)
+        allocation = scheduler.assign(np.full((3, 3), 0.9))
+        assert plan.step_seconds == allocation.step_seconds == pytest.approx(0.52)
+
+
 @examples(500)
 @given(uniform_problems())
 def test_the_uniform_length_equals_the_best_of_all_lengths(problem):

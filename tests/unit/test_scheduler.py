@@ -83,6 +83,48 @@ def test_two_halves_are_bit_for_bit_one_step(loop, lag, profile):
         )
 
 
+def test_the_callers_captures_may_change_afterwards():
+    captures = np.array([2, 4, 6])
+    scheduler = ds.DelayedScheduler(STEP, 1, captures=captures)
+    captures[:] = 9
+    assert scheduler.configuration_digest == (
+        ds.DelayedScheduler(STEP, 1, captures=[2, 4, 6]).configuration_digest
+    )
+
+
+def test_a_profile_measured_with_another_gamma_is_refused():
+    profile = ds.SpsProfile([1, 8], step_ms=[1, 2], identity={"gamma": 5})
+    with pytest.raises(ds.InputError, match="gamma 5 / 7"):
+        ds.DelayedScheduler(profile, 7)
+    ds.DelayedScheduler(profile, 5)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ds.DelayedScheduler("p.csv", 1), "profile must be an SpsProfile; got 'p.csv'"),
+        (lambda: ds.allocate([[0.5]], "p.csv"), "profile must be an SpsProfile"),
+        (lambda: ds.plan_capacity([[0.5]], None), "profile must be an SpsProfile; got None"),
+        (lambda: ds.Drafting("p.csv"), "plain_profile must be an SpsProfile"),
+        (lambda: ds.Drafting(STEP, up="a"), "up must be finite and at least 0; got 'a'"),
+        (lambda: ds.SpsProfile([1], step_ms=[1], draft=2e-3), "draft must be a RequestCost"),
+        (lambda: ds.DelayedScheduler(STEP, 1, overhead_seconds=None), "overhead_seconds must be"),
+        (lambda: ds.DelayedScheduler(STEP, 1, min_gain="2%"), "min_gain must be .* got '2%'"),
+        (lambda: ds.DelayedScheduler(STEP, 1, fill_padding="no"), "must be True or False"),
+        (lambda: ds.AcceptanceEstimator(1, decay="a"), r"decay must lie in \(0, 1\]; got 'a'"),
+        (lambda: ds.Delayed(STEP, 1, options={}), "options must be LoopOptions; got {}"),
+    ],
+)
+def test_what_no_setting_can_be_is_refused_when_it_is_made(make, message):
+    with pytest.raises(ds.InputError, match=message):
+        make()
+
+
+def test_a_baseline_without_a_guard_is_noted():
+    (note,) = ds.DelayedScheduler(STEP, 1, baseline="none").plan([1]).notes
+    assert "baseline='none' is not used" in note
+
+
 @examples(600)
 @given(weighted_loops(), st.integers(1, 2), profiles(), options())
 def test_every_capacity_and_length_equals_the_reference(loop, lag, profile, chosen):
