@@ -68,6 +68,20 @@ def test_b17_bitwise_equal_inputs_give_one_digest():
     assert planned(0.8000001).to_bytes() == planned(0.8000001).to_bytes()
 
 
+def test_b17_a_last_bit_in_the_history_is_found_before_the_launch():
+    profile = ds.SpsProfile([1, 2], step_seconds=[1.0, 1.8])
+    records = []
+    for first_survival in (0.8000001, 0.7999999):
+        scheduler = ds.DelayedScheduler(profile, gamma=1, lag=1, captures=[1, 2])
+        scheduler.step([7], [[first_survival]])
+        given = {"step": 1, "history": scheduler.state, "configuration": scheduler}
+        records.append(ds.Decision.of_plan(scheduler.plan([7]), profile, [7], **given))
+    assert [record.bucket for record in records] == [2, 1]
+    with pytest.raises(ds.InputError, match="ranks 0 and 1 differ in inputs_digest"):
+        ds.agree(records, "tensor")
+    assert ds.agree(records, "data").bucket == 2
+
+
 def idle(profile):
     nobody = np.empty((0, 3))
     return ds.Decision.of(ds.allocate(nobody, profile), profile, nobody, step=0)
