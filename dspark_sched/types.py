@@ -54,7 +54,7 @@ class Status(enum.Flag):
     KEPT_BASELINE = enum.auto()
     #: This step was told not to draft, so nothing is verified.
     NOT_DRAFTED = enum.auto()
-    #: One request is verified to its full length, to learn about positions that were given up.
+    #: One request (in uniform mode: all) is verified in full, to learn about given-up positions.
     EXPLORING = enum.auto()
     #: gamma is not the block that the checkpoint declares it was trained for.
     BLOCK_MISMATCH = enum.auto()

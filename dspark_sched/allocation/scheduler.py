@@ -67,7 +67,7 @@ class DelayedScheduler:
 
     @property
     def state(self):
-        """The current ``DelayedState``."""
+        """The current ``DelayedState``; its arrays are in use, so do not write into them."""
         return self._state
 
     @property
@@ -100,7 +100,8 @@ class DelayedScheduler:
             absent from one step loses its history.
         max_lengths, min_lengths : array_like of int, shape (R,), optional
             0 <= min <= max <= gamma, older than **all** drafts of this step (tokens left, context
-            left), because they size the capacity. In uniform mode the one length lies within the
+            left), because they size the capacity. A row with maximum 0 drafts nothing: what it
+            holds is not looked at, and it is unknown to the next steps. In uniform mode the one length lies within the
             bounds of every request. A step that does not draft (NOT_DRAFTED) verifies nothing,
             whatever ``min_lengths`` say.
         other_tokens : int
@@ -111,8 +112,8 @@ class DelayedScheduler:
             with the larger weight times survival goes first. It must be older than the drafts.
         emits : array_like of bool, shape (R,), optional
             False: the request has one token in this pass, but emits none (its prefill is not
-            finished), so it verifies no drafts and brings no bonus token. Its further tokens are
-            ``other_tokens``. In uniform mode the one length is that of the others.
+            finished), so it verifies no drafts and brings no bonus token; its maximum is 0. Its
+            further tokens are ``other_tokens``. In uniform mode the one length is that of the others.
         drafts : bool, optional
             Whether this step drafts, whatever the switch of ``drafting`` says: pass
             ``agree(...).draft_next`` of the step before, so that all ranks do the same. It must be
@@ -203,7 +204,8 @@ class DelayedScheduler:
         Parameters
         ----------
         request_ids, max_lengths, min_lengths, other_tokens, weights, emits, drafts
-            As in ``plan``. To cut after a drafted stop token set the confidences behind it to 0.
+            As in ``plan``. To cut after a drafted stop token use ``plan`` and ``assign``:
+            confidences set to 0 would be believed by later steps.
         confidence, out, validate
             As in ``assign``, but on a step that does not draft they are not looked at: only this
             call finds out.
@@ -243,7 +245,10 @@ class DelayedScheduler:
             self.drop_plan()
 
     def update(self, request_ids, accepted, verified, exclude=None):
-        """Tell a learning source what became of a step; see ``AcceptanceEstimator.update``."""
+        """Tell a learning source what became of a step, of **every** step.
+
+        See ``AcceptanceEstimator.update``. Old outcomes fade with each call.
+        """
         self._state = self._policy.update(self._state, request_ids, accepted, verified, exclude)
 
     def change_source(self, source):
