@@ -80,8 +80,8 @@ def test_json_says_the_same(tmp_path):
         ),
         (
             lambda lines: [lines[0].replace('"step_seconds":', '"step_seconds":1e999,"x":')],
-            "line 1: not a decision of Monitor.to_jsonl(): Expected `float` <= "
-            "1.7976931348623157e+308 - at `$.step_seconds`; write it again",
+            "line 1: not a decision of Monitor.to_jsonl(): Expected `float` <= 1e+305 - at "
+            "`$.step_seconds`; write it again",
         ),
         (
             lambda lines: [lines[0].replace('"step_seconds":', '"step_seconds":NaN,"x":')],
@@ -98,7 +98,7 @@ def test_json_says_the_same(tmp_path):
         ),
         (
             lambda lines: [lines[0].replace('"drafts_offered":6', '"drafts_offered":5')],
-            "line 1: 6 drafts verified of 5 offered; write it again",
+            "line 1: drafts_verified (6) is more than drafts_offered (5); write it again",
         ),
     ],
 )
@@ -110,6 +110,43 @@ def test_bad_lines_are_refused_in_one_line(tmp_path, change, message):
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1
     assert done.stderr.startswith(f"dspark-sched: {path}: {message}")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"num_emitting": 3}, "num_emitting (3) is more than num_requests (2); write it again"),
+        ({"drafts_granted": 7}, "drafts_granted (7) is more than drafts_offered (6); write it"),
+        ({"capacity": 7}, "capacity (7) is more than drafts_verified + surplus (6); write it"),
+        ({"capacity": 0}, "drafts_verified + surplus (6) is more than capacity (0); write it"),
+        ({"surplus": 1}, "drafts_verified + surplus (7) is more than capacity (6); write it"),
+        ({"batch_tokens": 7}, "num_requests + drafts_verified (8) is more than batch_tokens (7); "),
+        ({"bucket_tokens": 7}, "batch_tokens (8) is more than bucket_tokens (7); write it again"),
+        ({"realised_tokens": 9}, "realised_tokens (9) is more than num_emitting + drafts_verifie"),
+        ({"num_unknown_rows": 3}, "num_unknown_rows (3) is more than num_requests (2); write it"),
+        ({"num_invalid_rows": 3}, "num_invalid_rows (3) is more than num_requests (2); write it"),
+        ({"num_emitting": 0}, "6 drafts offered, but no request emits a token; write it again"),
+        ({"step_seconds": 5e-324}, "step_seconds must be 0 or at least 1e-305; got 5e-324; write"),
+        ({"realised_step_seconds": 5e-324}, "not a decision of Monitor.to_jsonl(): Expected `flo"),
+        ({"realised_step_seconds": 1e308}, "not a decision of Monitor.to_jsonl(): Expected `floa"),
+        ({"expected_tokens": 1e300}, "not a decision of Monitor.to_jsonl(): Expected `float` <= "),
+    ],
+)
+def test_lines_that_contradict_themselves_are_refused(tmp_path, given, message):
+    path = written(tmp_path, ds.SpsProfile([1], step_seconds=[0.01]), steps=2)
+    first, second = path.read_text().splitlines()
+    path.write_text(f"{first}\n{json.dumps({**json.loads(second), **given})}\n")
+    done = run(path)
+    assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert done.stderr.startswith(f"dspark-sched: {path}: line 2: {message}")
+
+
+def test_what_is_not_known_of_a_step_is_no_contradiction(tmp_path):
+    path = written(tmp_path, ds.SpsProfile([1], step_seconds=[0.01]), steps=1, step_seconds=0.01)
+    unknown = {"step_seconds": None, "expected_tokens": None, "bucket_tokens": None}
+    path.write_text(json.dumps({**json.loads(path.read_text()), **unknown}))
+    done = run(path, "--json")
+    assert (done.exit_code, json.loads(done.stdout)["step_time_error"]) == (0, None)
 
 
 def test_a_file_of_bytes_is_refused_in_one_line(tmp_path):

@@ -6,7 +6,11 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from monitored import PLAN, PROFILE, monitor
+from strategies import BAD_CONFIDENCES, CONFIDENCES, examples, profiles
 
 import dspark_sched as ds
 from dspark_sched.monitoring.explain import WORDS
@@ -46,6 +50,78 @@ def test_jsonl_gives_back_the_same_rows():
     m = busy()
     found = parse_decisions(m.to_jsonl().splitlines(), "x")
     assert found.tobytes() == m.decisions.tobytes()
+
+
+@st.composite
+def recorded(draw):
+    """A monitor after some steps of a random scheduler, in part reported."""
+    profile, gamma = draw(profiles()), draw(st.integers(1, 4))
+    options = {
+        "captures": draw(st.sampled_from([None, [4, 8, 16]])),
+        "mode": draw(st.sampled_from(["ragged", "uniform"])),
+        "min_gain": draw(st.sampled_from([None, 0.0, 9.0])),
+        "baseline": draw(st.sampled_from(["all", "none"])),
+        "drafting": draw(st.sampled_from([None, ds.Drafting(profile, dwell=0, probe_every=2)])),
+        "source": draw(
+            st.sampled_from(
+                [
+                    "head",
+                    ds.AcceptanceEstimator(gamma, explore_every=2),
+                    ds.ConstantSurvival([0.5] * gamma),
+                ]
+            )
+        ),
+    }
+    if options["min_gain"] is not None:
+        options["overhead_seconds"] = draw(st.sampled_from([0.0, 0.1]))
+    scheduler = ds.DelayedScheduler(profile, gamma, lag=1, invalid="drop", **options)
+    m = monitor(size=20, gamma=gamma, profile=profile, captures=options["captures"])
+    for _ in range(draw(st.integers(1, 6))):
+        record_one(draw, m, scheduler, gamma, options)
+    return m
+
+
+def record_one(draw, m, scheduler, gamma, options):
+    num_requests = draw(st.integers(0, 5))
+    last = np.array([draw(st.integers(0, gamma)) for _ in range(num_requests)], np.int32)
+    emits = np.array([draw(st.booleans()) for _ in range(num_requests)], bool)
+    facts = {"max_lengths": last, "emits": emits}
+    plan = scheduler.plan(np.arange(num_requests), **facts)
+    halves = {}
+    if options["mode"] == "ragged" and draw(st.booleans()):
+        halves = {"max_lengths": np.array(last[::-1])}
+        facts["assign_max_lengths"] = halves["max_lengths"]
+    confidence = None
+    if plan.is_drafted and options["source"] == "head":
+        values = st.one_of(CONFIDENCES, BAD_CONFIDENCES)
+        cells = [draw(values) for _ in range(num_requests * gamma)]
+        confidence = np.array(cells).reshape(num_requests, gamma)
+    allocation = scheduler.assign(confidence, **(halves if plan.is_drafted else {}))
+    if draw(st.booleans()):
+        facts["padded_tokens"] = plan.padded_batch_tokens + draw(st.integers(0, 9))
+    step = m.record(allocation, **facts)
+    if draw(st.booleans()):
+        seconds = draw(st.sampled_from([1e-305, 0.01, 1e305]))
+        m.report(step, step_seconds=seconds, accepted=draw(st.integers(0, sum(allocation.lengths))))
+
+
+@examples(200)
+@given(recorded())
+def test_whatever_was_recorded_can_be_read_again_and_explained(m):
+    found = parse_decisions(m.to_jsonl().splitlines(), "x")
+    assert found.tobytes() == m.decisions.tobytes()
+    explanation = m.explain()
+    assert sum(reason.num_steps for reason in explanation.reasons) == len(found)
+    json.dumps(msgspec.to_builtins(explanation), allow_nan=False)
+
+
+@pytest.mark.parametrize("seconds", [1e-308, 1e306])
+def test_a_prediction_beyond_what_can_be_measured_is_written_as_not_known(seconds):
+    m = monitor()
+    m.record(msgspec.structs.replace(PLAN, step_seconds=seconds, expected_tokens=1e300))
+    row = json.loads(m.to_jsonl())
+    assert row["step_seconds"] is row["expected_tokens"] is None
+    assert parse_decisions(m.to_jsonl().splitlines(), "x").tobytes() == m.decisions.tobytes()
 
 
 def test_jsonl_can_go_on_where_it_ended():
