@@ -101,8 +101,8 @@ class DelayedScheduler:
         max_lengths, min_lengths : array_like of int, shape (R,), optional
             0 <= min <= max <= gamma, older than **all** drafts of this step (tokens left, context
             left), because they size the capacity. A row with maximum 0 drafts nothing: what it
-            holds is not looked at, and it is unknown to the next steps. In uniform mode the one length lies within the
-            bounds of every request. A step that does not draft (NOT_DRAFTED) verifies nothing,
+            holds is not looked at, and it is unknown to the next steps. In uniform mode the one
+            length lies within the bounds of every request. A step that does not draft (NOT_DRAFTED) verifies nothing,
             whatever ``min_lengths`` say.
         other_tokens : int
             Tokens of the pass that are neither anchors nor drafts (prefill chunks).
@@ -113,7 +113,8 @@ class DelayedScheduler:
         emits : array_like of bool, shape (R,), optional
             False: the request has one token in this pass, but emits none (its prefill is not
             finished), so it verifies no drafts and brings no bonus token; its maximum is 0. Its
-            further tokens are ``other_tokens``. In uniform mode the one length is that of the others.
+            further tokens are ``other_tokens``. In uniform mode the one length is that of the
+            others.
         drafts : bool, optional
             Whether this step drafts, whatever the switch of ``drafting`` says: pass
             ``agree(...).draft_next`` of the step before, so that all ranks do the same. It must be

@@ -18,13 +18,13 @@ def snippets(page):
 def test_the_embedding_runs_with_your_two_files(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("profile.csv").write_text("batch_tokens,step_ms\n8,10\n16,14\n32,22\n")
-    Path("sts.json").write_text('{"temperatures": [1, 1, 1, 1, 1]}')
+    Path("sts.json").write_text('{"temperatures": [1, 1, 1, 1, 1, 1, 1]}')
     engine = {
         "request_ids": np.arange(3),
-        "logits": np.ones((3, 5), np.float32),
+        "logits": np.ones((3, 7), np.float32),
         "tokens_left": np.array([100, 3, 1]),
     }
     (code,) = snippets(page)
     exec(code, engine)
-    assert (engine["plan"].lengths <= [5, 2, 0]).all()
+    assert (engine["plan"].lengths <= [7, 2, 0]).all()
     assert engine["plan"].lengths[0] > 0
