@@ -4,6 +4,8 @@ import json
 
 import click
 
+from .common import wrapped
+
 
 @click.command()
 @click.argument("decisions", metavar="DECISIONS.jsonl")
@@ -26,16 +28,25 @@ def explain(decisions, as_json):
         return
     click.echo(explanation.verdict)
     click.echo()
-    _show("steps   share  trimmed  why", explanation.reasons)
+    _show("why", explanation.reasons)
     if explanation.notes:
         click.echo()
-        _show("steps   share  trimmed  note", explanation.notes)
+        _show("note", explanation.notes)
 
 
 def _show(title, reasons):
-    click.echo(title)
+    """One table; the words are wrapped beside its numbers."""
+    steps = _width("steps", (reason.num_steps for reason in reasons))
+    trimmed = _width("trimmed", (reason.drafts_trimmed for reason in reasons))
+    click.echo(f"{'steps':>{steps}}   share  {'trimmed':>{trimmed}}  {title}")
     for reason in reasons:
-        click.echo(
-            f"{reason.num_steps:5d} {100 * reason.share:5.1f} %  {reason.drafts_trimmed:7d}  "
-            f"{reason.kind}: {reason.text}"
+        numbers = (
+            f"{reason.num_steps:{steps}d} {100 * reason.share:5.1f} %  "
+            f"{reason.drafts_trimmed:{trimmed}d}  "
         )
+        words = f"{numbers}{reason.kind}: {reason.text}"
+        click.echo(wrapped(words, 100, subsequent_indent=" " * len(numbers)))
+
+
+def _width(title, numbers):
+    return max(len(title), *(len(str(number)) for number in numbers))

@@ -38,12 +38,24 @@ def test_the_answer_is_the_first_line(tmp_path):
         "batches, until the time rises."
     )
     assert lines[2] == "steps   share  trimmed  why"
-    assert lines[3].startswith("    4 100.0 %        0  flat: the profile is flat")
-    assert lines[5] == "steps   share  trimmed  note"
-    assert lines[6].startswith(
+    assert lines[3].startswith("    4 100.0 %        0  flat: the profile is flat: every step")
+    assert (
+        lines[4] == "                        nothing; measure larger batches, until the time rises"
+    )
+    assert lines[6] == "steps   share  trimmed  note"
+    assert lines[7].startswith(
         "    4 100.0 %        0  step-time: measured step times are 100.0 % above the predicted"
     )
     assert "    2  50.0 %        0  cold-start: " in done.stdout
+    assert max(map(len, lines[2:])) <= 100
+
+
+def test_columns_are_as_wide_as_their_numbers(tmp_path):
+    path = written(tmp_path, ds.SpsProfile([2, 3, 16], step_seconds=[0.01, 0.03, 0.10]), steps=1)
+    row = {**json.loads(path.read_text()), "drafts_offered": 10**9 + 6}
+    path.write_text(json.dumps(row))
+    lines = run(path).stdout.splitlines()
+    assert lines[2].index("trimmed") + len("trimmed") == lines[3].index(" capacity: ") - 1
 
 
 def test_json_says_the_same(tmp_path):
