@@ -46,7 +46,8 @@ WORDS = {
     "verified; lower min_gain to verify for less",
     "invalid-rows": "capacity was left over, and some rows held confidences that are NaN or "
     "outside [0, 1], which end their drafts; find out where they come from",
-    "no-survival": "capacity was left over, but no other draft had a survival above 0",
+    "no-survival": "capacity was left over, but no other draft within the bounds had a survival "
+    "above 0",
     "survival": "survival was too low: beyond the capacity, drafts promised fewer tokens than "
     "their step time costs",
     "capacity": "the capacity ended before the drafts did; if it was searched and not given, "

@@ -89,11 +89,6 @@ class Monitor:
     def __init__(self, size=1024, *, gamma, profile=None, captures=None):
         self._size = checks.as_count(size, "size", 1)
         self._gamma = checks.as_count(gamma, "gamma", 1)
-        if profile is not None and not isinstance(profile, SpsProfile):
-            raise InputError(
-                f"profile must be an SpsProfile; got {checks.shown(profile)}. Read it: "
-                f"load_profile(path)"
-            )
         self._profile = profile
         self._cost = StepCost(_NO_TIMES if profile is None else profile, captures)
         self._ring = np.zeros(self._size, DECISION)
@@ -141,24 +136,23 @@ class Monitor:
         step, plan = self._counters["steps"], allocation.plan
         bits = allocation.status.value
         num_requests = len(allocation.lengths)
-        num_emitting, offered, granted = drafts_between(
-            num_requests,
-            self._gamma,
-            plan is not None and plan.mode == "uniform",
+        num_emitting, most, offered, granted = self._offer(
+            allocation,
             max_lengths=max_lengths,
             min_lengths=min_lengths,
             assign_max_lengths=assign_max_lengths,
             emits=emits,
         )
-        most = num_emitting * self._gamma
-        if bits & _NOT_DRAFTED:
-            most = offered = granted = 0
         # Interpreted kernels and policies of others leave NumPy integers in their records.
         surplus, batch_tokens = int(allocation.surplus), int(allocation.batch_tokens)
         verified = int(allocation.capacity) - surplus
         unknown, invalid = int(allocation.num_unknown_rows), int(allocation.num_invalid_rows)
         if verified > offered:
-            raise self._offer_error(verified, offered, num_requests)
+            raise InputError(
+                f"{verified} drafts were verified, more than the {offered} that {num_requests} "
+                f"requests can have with gamma = {self._gamma} and max_lengths; make the Monitor "
+                f"with the scheduler's gamma and pass the bounds of the step"
+            )
         surplus = min(surplus, MOST_COUNT - verified)
         base_tokens = batch_tokens - verified
         bucket, seconds, ran = self._pass_of(allocation, batch_tokens, padded_tokens)
@@ -206,6 +200,17 @@ class Monitor:
             inert_steps=int(inert == 1),
         )
         return step
+
+    def _offer(self, allocation, **facts):
+        """(requests that emit, drafts of theirs, of these offered, of these granted)."""
+        plan = allocation.plan
+        is_uniform = plan is not None and plan.mode == "uniform"
+        num_emitting, offered, granted = drafts_between(
+            len(allocation.lengths), self._gamma, is_uniform, **facts
+        )
+        if allocation.status.value & _NOT_DRAFTED:
+            return num_emitting, 0, 0, 0
+        return num_emitting, num_emitting * self._gamma, offered, granted
 
     def _count(self, bits, **sums):
         counters = self._counters
@@ -310,13 +315,6 @@ class Monitor:
             return int(theta[0] == theta[-1])
         reachable = theta[np.isfinite(theta)]
         return int((reachable == reachable[0]).all())
-
-    def _offer_error(self, verified, offered, num_requests):
-        return InputError(
-            f"{verified} drafts were verified, more than the {offered} that {num_requests} "
-            f"requests can have with gamma = {self._gamma} and max_lengths; make the Monitor "
-            f"with the scheduler's gamma and pass the bounds of the step"
-        )
 
     @property
     def counters(self):

@@ -547,7 +547,10 @@ def test_rows_and_surplus_add_up_over_a_run():
         ({"gamma": 0}, "gamma must be at least 1; got 0"),
         ({"profile": PROFILE, "captures": [8, 4]}, "captures must be at least 1 and increase"),
         ({"captures": [8, 4]}, "captures must be at least 1 and increase strictly; got [8, 4]"),
-        ({"profile": "p.csv"}, "profile must be an SpsProfile; got 'p.csv'. Read it: load_profile"),
+        (
+            {"profile": "p.csv"},
+            "profile must be an SpsProfile; got 'p.csv'. Files are read by load_",
+        ),
     ],
 )
 def test_a_monitor_that_cannot_be_is_refused(given, message):
