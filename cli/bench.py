@@ -12,10 +12,12 @@ def bench(check, as_json):
     """Time every decision on this machine, as ratios to plain NumPy in the same run.
 
     One thread, medians, several batches of random, tied, saturated and sorted confidences in turn.
-    All sizes take about two minutes, `--check` some twenty seconds. What each bound is about and
+    Without `--check` also the tail of a step beside a busy thread, with the GIL held and released.
+    All sizes take one to two minutes, `--check` some twenty seconds. What each bound is about and
     what was tried: docs/speed.md.
     """
     from dspark_sched.benchmark import bounds, machine, measure, table
+    from dspark_sched.benchmark import tail as beside
     from dspark_sched.benchmark.cases import INPUTS
 
     from .common import progress
@@ -23,21 +25,22 @@ def bench(check, as_json):
     chosen = bounds.bounded_sizes() if check else measure.sizes()
     with progress("timing", len(chosen) * len(INPUTS)) as advance:
         found = measure.measure(chosen, advance)
+    tails = [] if check else beside.measure_tails()
     judged = bounds.verdicts(found)
     system = machine.machine()
     if as_json:
-        click.echo(_json(system, found, judged))
+        click.echo(_json(system, found, judged, tails))
     else:
         blocks = [[table.machine_line(system)], table.bound_lines(judged)]
         blocks += [table.other_lines(found)]
-        blocks += [] if check else [table.size_lines(found)]
+        blocks += [] if check else [table.tail_lines(tails), table.size_lines(found)]
         click.echo("\n\n".join("\n".join(lines) for lines in blocks))
     if check and not all(verdict.holds for verdict in judged):
         raise click.exceptions.Exit(1)
 
 
-def _json(system, found, judged):
+def _json(system, found, judged, tails):
     import msgspec
 
-    content = {"machine": system, "measurements": found, "bounds": judged}
+    content = {"machine": system, "measurements": found, "bounds": judged, "tails": tails}
     return msgspec.json.format(msgspec.json.encode(content)).decode()

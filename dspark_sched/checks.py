@@ -184,14 +184,15 @@ def as_lengths(values, num_requests, name):
             f"{name} must have one value per request, shape ({num_requests},); "
             f"got shape {array.shape}"
         )
-    most = np.iinfo(np.int32).max
-    for row in np.flatnonzero((array < 0) | (array > most))[:1]:
+    # A copy: ``out`` may be the caller's own array of bounds.
+    lengths = np.array(array, dtype=np.int32, order="C")
+    if (lengths < 0).any() or (lengths != array).any():
+        row = int(np.argmax((lengths < 0) | (lengths != array)))
         raise InputError(
             f"{name} must lie in 0..gamma; got {array[row]} at row {row}. "
             f"Clip it: numpy.clip({name}, 0, gamma)"
         )
-    # A copy: ``out`` may be the caller's own array of bounds.
-    return np.array(array, dtype=np.int32, order="C")
+    return lengths
 
 
 def check_bounds(min_lengths, max_lengths, gamma):

@@ -114,6 +114,12 @@ def as_bounds(min_lengths, max_lengths, num_requests, gamma):
 def _bound(lengths, num_requests, default, name):
     if lengths is None:
         return np.full(num_requests, default, np.int32)
+    if (
+        type(lengths) is np.ndarray
+        and lengths.dtype == np.int32
+        and lengths.shape == (num_requests,)
+    ):
+        return lengths.copy()  # ``out`` may be this array; the kernels look at the values
     return checks.as_lengths(lengths, num_requests, name)
 
 

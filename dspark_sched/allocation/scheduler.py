@@ -102,8 +102,8 @@ class DelayedScheduler:
             0 <= min <= max <= gamma, older than **all** drafts of this step (tokens left, context
             left), because they size the capacity. A row with maximum 0 drafts nothing: what it
             holds is not looked at, and it is unknown to the next steps. In uniform mode the one
-            length lies within the bounds of every request. A step that does not draft (NOT_DRAFTED) verifies nothing,
-            whatever ``min_lengths`` say.
+            length lies within the bounds of every request. A step that does not draft (NOT_DRAFTED)
+            verifies nothing, whatever ``min_lengths`` say.
         other_tokens : int
             Tokens of the pass that are neither anchors nor drafts (prefill chunks).
         weights : array_like of float, shape (R,), optional

@@ -4,7 +4,7 @@ from .bounds import bounded_sizes
 from .cases import INPUTS
 from .measure import CALLS, RATIO_SEARCH, VALIDATION
 
-__all__ = ["bound_lines", "machine_line", "other_lines", "size_lines"]
+__all__ = ["bound_lines", "machine_line", "other_lines", "size_lines", "tail_lines"]
 
 _BESIDE = (CALLS, VALIDATION, RATIO_SEARCH)
 
@@ -63,4 +63,17 @@ def other_lines(measurements):
                 f"{m.decision:<25} {m.num_requests:>5} {m.gamma:>5} {m.ours_us:>8.1f} "
                 f"{m.reference_us:>9.1f} {m.ratio:>6.2f}  {m.kind}"
             )
+    return lines
+
+
+def tail_lines(tails):
+    """Steps beside a busy thread: the lowest and the highest process of each kind."""
+    rows = {}
+    for tail in tails:
+        figures = tail.p50_ms, tail.p99_ms, tail.late_percent
+        rows.setdefault((tail.num_requests, tail.gil), []).append(figures)
+    lines = [f"{'R':>5} {'GIL':<9} {'p50 ms':>15} {'p99 ms':>15} {'steps over 1 ms':>18}"]
+    for (num_requests, gil), found in rows.items():
+        cells = [f"{min(f):.2f} .. {max(f):.2f}" for f in zip(*found, strict=True)]
+        lines.append(f"{num_requests:>5} {gil:<9} {cells[0]:>15} {cells[1]:>15} {cells[2]:>16} %")
     return lines

@@ -829,9 +829,7 @@ def delayed_step(
     (rows of NaN: unknown) and the ``totals`` up to it. Returns (status, where, rows with unusable
     values, unknown rows, capacity, drafts granted, drafts admitted beyond them, expected tokens).
     """
-    status, where, num_invalid = _checked_survival(
-        confidence, first, last, last, strict, survival
-    )
+    status, where, num_invalid = _checked_survival(confidence, first, last, last, strict, survival)
     if status != OK:
         return status, where, num_invalid, 0, 0, 0, 0, 0.0
     values, keys, counts, sums = _parts(work, *confidence.shape)

@@ -29,7 +29,7 @@ def draw(measurements, path):
         chosen = [m for m in measurements if (m["decision"], m["kind"]) == (decision, "random")]
         chosen.sort(key=lambda m: m["num_requests"] * m["gamma"])
         candidates = [m["num_requests"] * m["gamma"] for m in chosen]
-        other = "its parts" if decision.endswith("step") else "NumPy"
+        other = "its bare kernels" if decision.endswith("step") else "NumPy"
         reference = [m["reference_us"] for m in chosen]
         ax.loglog(candidates, reference, "s", color=REFERENCE, markersize=4, label=other)
         ours = [m["ours_us"] for m in chosen]

@@ -15,6 +15,8 @@ from dspark_sched.benchmark.cases import INPUTS, make_case
 from dspark_sched.benchmark.timing import medians
 from dspark_sched.kernels import hot
 
+ALL_OFFERED = np.empty(0, np.int32)
+
 
 @numba.njit
 def paying(survival, least):
@@ -52,10 +54,10 @@ def main():
         case = make_case(num_requests, gamma, kind)
         seconds = case.linear_seconds
         per_draft = (seconds[-1] - seconds[0]) / (len(seconds) - 1)
-        survival, all_offered = np.empty((num_requests, gamma)), np.empty(0, np.int32)
+        survival = np.empty((num_requests, gamma))
 
         def search(batch, survival=survival, line=(seconds[0], per_draft)):
-            hot.candidate_survival(batch, all_offered, survival)
+            hot.candidate_survival(batch, ALL_OFFERED, survival)
             return ratio_search(survival, *line)
 
         def buckets(batch, profile=case.linear):

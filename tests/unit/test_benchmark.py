@@ -1,13 +1,15 @@
 """What is timed against each other decides the same; bounds are judged by the worst input."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
+import dspark_sched as ds
 from cli.main import cli
-from dspark_sched.benchmark import bounds, decisions, machine, references, table
+from dspark_sched.benchmark import bounds, decisions, machine, references, table, tail
 from dspark_sched.benchmark.cases import GAMMAS, INPUTS, REQUESTS, make_case
 from dspark_sched.benchmark.measure import Measurement, measure, sizes
 
@@ -96,6 +98,27 @@ def test_simd_level_is_one_that_numpy_names():
     assert machine.simd_level() in table.machine_line(machine.machine())
 
 
+TAILS = [
+    tail.Tail(gil=gil, num_requests=256, p50_ms=0.1, p99_ms=p99, late_percent=late)
+    for gil, p99, late in (("held", 0.2, 0.0), ("released", 5.4, 99.0), ("held", 0.3, 0.1))
+]
+
+
+def test_tails_are_shown_from_the_lowest_to_the_highest_process():
+    _, held, released = table.tail_lines(TAILS)
+    assert held.split() == "256 held 0.10 .. 0.10 0.20 .. 0.30 0.00 .. 0.10 %".split()
+    assert released.split()[:2] == ["256", "released"]
+
+
+@pytest.mark.slow
+def test_tails_are_measured_in_fresh_processes(monkeypatch):
+    """The variable that decides is what the kernel does, not what ran before."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(ds.__file__).parents[1]))
+    found = tail.measure_tails(sizes=(16,), processes=1)
+    assert [(t.gil, t.num_requests) for t in found] == [("held", 16), ("released", 16)]
+    assert all(0.0 < t.p50_ms <= t.p99_ms and 0.0 <= t.late_percent <= 100.0 for t in found)
+
+
 @pytest.fixture
 def measured_at(monkeypatch):
     """Replace the timing: every bound's decision has this ratio."""
@@ -103,6 +126,7 @@ def measured_at(monkeypatch):
     def at(ratio):
         found = [measurement_of(b.decision, b.num_requests, b.gamma, ratio) for b in bounds.BOUNDS]
         monkeypatch.setattr("dspark_sched.benchmark.measure.measure", lambda *_: found)
+        monkeypatch.setattr("dspark_sched.benchmark.tail.measure_tails", lambda: TAILS)
 
     return at
 
@@ -136,7 +160,7 @@ def test_without_check_the_exit_code_is_0(measured_at):
 def test_json_holds_the_machine_every_measurement_and_the_verdicts(measured_at):
     measured_at(0.1)
     content = json.loads(CliRunner().invoke(cli, ["bench", "--json"]).output)
-    assert set(content) == {"machine", "measurements", "bounds"}
+    assert set(content) == {"machine", "measurements", "bounds", "tails"}
     assert len(content["measurements"]) == len(content["bounds"]) == len(bounds.BOUNDS)
     assert content["bounds"][0]["holds"] is True
     assert content["machine"]["simd"] == machine.simd_level()

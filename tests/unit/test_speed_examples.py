@@ -47,11 +47,3 @@ def test_the_compiled_ratio_search_agrees_with_plan_capacity():
     done = run("ratio_search.py")  # it asserts that
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) == 1 + 2 * 4
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("variant", ["held", "released"])
-def test_one_process_of_the_tail_measurement_reports_three_figures(variant):
-    done = run("tail_latency.py", "--one", variant, "16")
-    assert done.returncode == 0, done.stderr
-    assert len([float(value) for value in done.stdout.split()]) == 3
