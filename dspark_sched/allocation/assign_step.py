@@ -192,4 +192,5 @@ def _state(state, planned, history, totals):
         state.num_steps + learns,
         planned.drafting,
         state.estimate,
+        state.source,
     )

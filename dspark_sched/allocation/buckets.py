@@ -97,10 +97,12 @@ def _as_captures(values, profile):
             f"captures must be at least 1 and increase strictly; got {captures.tolist()}. "
             f"Sort them, each size once: sorted(set(captures))"
         )
+    if captures[-1] > TABLE_LIMIT:
+        raise InputError(f"captures must be at most {TABLE_LIMIT} tokens; got {captures[-1]}")
     measured = profile.identity.get("captures")
-    if measured is not None and list(measured) != captures.tolist():
+    if measured is not None and measured != captures.tolist():
         raise InputError(
             f"captures {captures.tolist()} are not those the profile was measured with, "
-            f"{list(measured)}. Pass the engine's own, or measure again with these"
+            f"{measured!r}. Pass the engine's own, or measure again with these"
         )
     return captures

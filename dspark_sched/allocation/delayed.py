@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from .. import checks
-from ..checks import InputError, LosslessnessError
+from ..checks import InputError, LosslessnessError, shown
 from ..kernels import hot
 from .assign_step import NO_CONFIDENCE, assign
 from .base import INVALID, as_bounds, assembled, kernel_error, seconds_at
@@ -60,11 +60,9 @@ class Delayed:
         self.name = name or ("delayed" if self._lag == 2 else f"delayed:lag={self._lag}")
         self.options = NO_OPTIONS if options is None else options
         if not isinstance(self.options, LoopOptions):
-            raise InputError(f"options must be LoopOptions; got {checks.shown(options)}")
+            raise InputError(f"options must be LoopOptions; got {shown(options)}")
         self.resolved = self.options.resolve(profile, self.gamma)
-        if self.options.captures is not None:  # not the caller's array, which may change
-            captures = self.resolved.cost.captures
-            self.options = msgspec.structs.replace(self.options, captures=captures)
+        self.options = self.options.in_force(self.resolved)
         if unknown is not None and self.resolved.source is not None:
             raise InputError(
                 f"unknown= is the prior of source='head', but the source is "
@@ -97,29 +95,33 @@ class Delayed:
             self._lag,
             drafting=None if drafting is None else drafting.init(),
             estimate=None if source is None else source.init(),
+            source=self.resolved.source_name,
         )
 
     def prior(self, state):
         """Sums and rows [2, gamma] whose mean is the survival of unknown rows."""
         return state.totals[0] if self._prior is None else self._prior
 
-    def _check_state(self, state):
+    def check_state(self, state):
         """Raise if a state was made by a policy that remembers something else."""
+        if not isinstance(state, DelayedState):
+            raise InputError(f"the state must be one of init() or step(); got {shown(state)}")
         found = _kind(state)
         if found != self._state_kind:
             raise InputError(
-                f"the state belongs to another policy: lag, gamma, estimates, drafting switch are "
+                f"the state belongs to another policy: lag, gamma, source, drafting switch are "
                 f"{found}, here {self._state_kind}; begin with init(). A state outlives a change "
                 f"of the profile only"
             )
 
     def plan(self, state, request_ids, **facts):
         """Plan a step before it drafts; see ``plan``."""
-        self._check_state(state)
+        self.check_state(state)
         return plan(self, state, request_ids, **facts)
 
     def assign(self, state, planned, confidence=None, **options):
         """Lengths of a planned step; see ``assign``."""
+        self.check_state(state)
         return assign(self, state, planned, confidence, **options)
 
     def update(self, state, request_ids, accepted, verified, exclude=None):
@@ -129,6 +131,7 @@ class Delayed:
             raise InputError(
                 "source='head' learns nothing from outcomes; use source=AcceptanceEstimator(gamma)"
             )
+        self.check_state(state)
         estimate = source.update(state.estimate, request_ids, accepted, verified, exclude)
         return msgspec.structs.replace(state, estimate=estimate)
 
@@ -150,7 +153,7 @@ class Delayed:
         -------
         DelayedState, Allocation
         """
-        self._check_state(state)
+        self.check_state(state)
         if self.is_fused and batch.weights is None and batch.emits is None and drafts is None:
             return self._fused_step(state, batch, validate, out)
         planned = plan(
@@ -224,13 +227,9 @@ class Delayed:
 
 
 def _kind(state):
-    """(lag, gamma, whether it holds estimates, whether a drafting switch)."""
-    return (
-        len(state.history),
-        state.totals[0].shape[1],
-        state.estimate is not None,
-        state.drafting is not None,
-    )
+    """(lag, gamma, source, whether there is a drafting switch)."""
+    gamma = state.totals[0].shape[1]
+    return len(state.history), gamma, state.source, state.drafting is not None
 
 
 def check_gamma(found, expected):

@@ -81,6 +81,7 @@ class Drafting:
                 "plain_profile has a draft part, but a step without drafting does not pay it; "
                 "measure the plain engine, or leave draft= out"
             )
+        up, down = checks.as_amount(up, "up"), checks.as_amount(down, "down")
         self.switch = Hysteresis(up=up, down=down, dwell=dwell)
         self.probe_every = checks.as_count(probe_every, "probe_every")
 

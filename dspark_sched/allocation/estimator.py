@@ -103,7 +103,7 @@ class AcceptanceEstimator:
         if not (isinstance(decay, numbers.Real) and 0.0 < decay <= 1.0):
             raise InputError(f"decay must lie in (0, 1]; got {checks.shown(decay)}")
         self._decay = float(decay)
-        self._explore_every = checks.as_count(explore_every, "explore_every")
+        self.explore_every = checks.as_count(explore_every, "explore_every")
 
     def init(self):
         """Nothing was seen yet."""
@@ -186,9 +186,9 @@ class AcceptanceEstimator:
         if probe_every and num_requests:
             return num_steps // probe_every % num_requests
         turn = num_steps + 1
-        if not (self._explore_every and num_requests) or turn % self._explore_every:
+        if not (self.explore_every and num_requests) or turn % self.explore_every:
             return -1
-        return turn // self._explore_every % num_requests
+        return turn // self.explore_every % num_requests
 
 
 def conditional(survival):

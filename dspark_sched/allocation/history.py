@@ -29,7 +29,7 @@ class DelayedState(msgspec.Struct, frozen=True, eq=False):
     A step that did not draft repeats what was known before it. ``totals`` [2, gamma] hold, for the
     same steps, the sums of the survivals and the usable rows per position of all steps **up to**
     that one; the oldest gives the running mean. ``num_steps`` counts steps; ``drafting`` and
-    ``estimate`` belong to the options of these names.
+    ``estimate`` belong to the options of these names, ``source`` names where survivals come from.
     """
 
     id_bytes: bytes
@@ -38,6 +38,7 @@ class DelayedState(msgspec.Struct, frozen=True, eq=False):
     num_steps: int = 0
     drafting: object = None
     estimate: object = None
+    source: str = "head"
 
     @property
     def request_ids(self):
@@ -45,7 +46,7 @@ class DelayedState(msgspec.Struct, frozen=True, eq=False):
         return np.frombuffer(self.id_bytes, np.int64)
 
 
-def empty_state(gamma, lag, drafting=None, estimate=None):
+def empty_state(gamma, lag, drafting=None, estimate=None, source="head"):
     """State before the first step: nobody is known."""
     nobody = np.empty((0, gamma))
     return DelayedState(
@@ -54,6 +55,7 @@ def empty_state(gamma, lag, drafting=None, estimate=None):
         totals=(np.zeros((2, gamma)),) * lag,
         drafting=drafting,
         estimate=estimate,
+        source=source,
     )
 
 

@@ -105,7 +105,7 @@ class LoopOptions(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 
     def _check_identity(self, profile, gamma):
         """Refuse profiles that were measured with another gamma, or on different systems."""
-        if "gamma" in profile.identity:
+        if profile.identity.get("gamma") is not None:
             profile.check_identity({"gamma": gamma})
         if self.drafting is None:
             return
@@ -113,7 +113,7 @@ class LoopOptions(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         differing = [
             f"{key} {one[key]!r} / {other[key]!r}"
             for key in _SYSTEM
-            if key in one and key in other and one[key] != other[key]
+            if None not in (one.get(key), other.get(key)) and one[key] != other[key]
         ]
         if differing:
             raise InputError(
@@ -125,11 +125,22 @@ class LoopOptions(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         """Settings that change nothing, in words."""
         if self.baseline == "none" and self.min_gain is None:
             yield "baseline='none' is not used: there is no min_gain"
+        if self.drafting is not None and getattr(self.source, "explore_every", 0) == 1:
+            yield "drafting= never switches off: with explore_every=1 every drafted step explores"
         if cost.unmeasured:
             yield (
                 f"captured sizes {', '.join(map(str, cost.unmeasured))} were not measured, so "
                 f"lookup='exact' offers none of them; measure them, or use lookup='ceil'"
             )
+
+    def in_force(self, resolved):
+        """The options with numbers of Python, and captures that no caller can change."""
+        return msgspec.structs.replace(
+            self,
+            captures=resolved.cost.captures,
+            min_gain=None if self.min_gain is None else float(self.min_gain),
+            overhead_seconds=float(self.overhead_seconds),
+        )
 
     def _mode(self):
         checks.check_choice(self.mode, MODES, "mode")

@@ -140,7 +140,7 @@ def _with_full(first, last, explored, emitting, is_uniform):
     least = first.copy()
     if is_uniform:
         rows = slice(None) if emitting is None else emitting
-        least[rows] = last[rows].min() if last[rows].size else 0
+        least[rows] = np.maximum(least[rows], last[rows].min() if last[rows].size else 0)
     else:
         least[explored] = last[explored]
     return least

@@ -67,8 +67,17 @@ class DelayedScheduler:
 
     @property
     def state(self):
-        """The current ``DelayedState``; its arrays are in use, so do not write into them."""
+        """The current ``DelayedState``; its arrays are in use, so do not write into them.
+
+        It can be set to an earlier one of this scheduler, or of one that is configured alike (a
+        rank that goes back to before a step): a planned step is then given up.
+        """
         return self._state
+
+    @state.setter
+    def state(self, state):
+        self._policy.check_state(state)
+        self._state, self._planned = state, None
 
     @property
     def options(self):
@@ -101,7 +110,7 @@ class DelayedScheduler:
         max_lengths, min_lengths : array_like of int, shape (R,), optional
             0 <= min <= max <= gamma, older than **all** drafts of this step (tokens left, context
             left), because they size the capacity. A row with maximum 0 drafts nothing: what it
-            holds is not looked at, and it is unknown to the next steps. In uniform mode the one
+            holds is not looked at, and the step ``lag`` steps later does not know it. In uniform mode the one
             length lies within the bounds of every request. A step that does not draft (NOT_DRAFTED)
             verifies nothing, whatever ``min_lengths`` say.
         other_tokens : int

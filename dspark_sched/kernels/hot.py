@@ -803,7 +803,7 @@ def _remember(confidence, offered, num_invalid, survival, before, totals):
     for r in range(confidence.shape[0]):
         is_idle = offered.shape[0] > 0 and offered[r] == 0
         if is_idle or (num_invalid > 0 and _is_silent(confidence, r)):
-            survival[r, 0] = np.nan
+            survival[r] = np.nan
 
 
 @hot

@@ -121,7 +121,7 @@ class LoopModel:
             )
             for r in range(num_requests):
                 if is_uniform:
-                    first[r] = common if emits[r] else first[r]
+                    first[r] = max(first[r], common) if emits[r] else first[r]
                 elif r == explored:
                     first[r] = last[r]
         if is_uniform:

@@ -1,5 +1,7 @@
 """The delayed scheduler: old confidences size the pool, current ones divide it."""
 
+import re
+
 import naive
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ from hypothesis import strategies as st
 from strategies import BAD_CONFIDENCES, CONFIDENCES, bounds, examples, profiles
 
 import dspark_sched as ds
+from dspark_sched.allocation.digest import inputs_digest
 
 STEP = ds.SpsProfile([2, 4, 6], step_seconds=[1.0, 1.2, 1.5])
 
@@ -145,20 +148,54 @@ def test_lag_zero_is_refused():
         {"gamma": 2},
         {"lag": 1},
         {"options": ds.LoopOptions(source=ds.AcceptanceEstimator(1))},
+        {"options": ds.LoopOptions(source=ds.ConstantSurvival([0.5]))},
         {"options": ds.LoopOptions(drafting=ds.Drafting(STEP))},
     ],
-    ids=["gamma", "lag", "source", "drafting"],
+    ids=["gamma", "lag", "estimator", "constant", "drafting"],
 )
 def test_a_state_of_another_policy_is_refused(changed):
     """Its arrays have other shapes, and kernels do not look."""
     policy = ds.Delayed(STEP, **{"gamma": 1, "lag": 2, **changed})
-    state = ds.Delayed(STEP, gamma=1).init()
-    for call in (
-        lambda: policy.plan(state, [1]),
-        lambda: policy.step(state, ds.Batch([1], [[0.5] * policy.gamma])),
-    ):
-        with pytest.raises(ds.InputError, match="the state belongs to another policy"):
-            call()
+    own, other = policy.init(), ds.Delayed(STEP, gamma=1).init()
+    planned = policy.plan(own, [1])
+    for state, message in ((other, "belongs to another policy"), (None, "must be one of init()")):
+        for call in (
+            lambda state: policy.plan(state, [1]),
+            lambda state: policy.assign(state, planned, [[0.5] * policy.gamma]),
+            lambda state: policy.step(state, ds.Batch([1], [[0.5] * policy.gamma])),
+        ):
+            with pytest.raises(ds.InputError, match=re.escape(message)):
+                call(state)
+
+
+def test_outcomes_do_not_enter_a_state_of_another_policy():
+    learning = ds.Delayed(STEP, 1, options=ds.LoopOptions(source=ds.AcceptanceEstimator(1)))
+    with pytest.raises(ds.InputError, match="belongs to another policy"):
+        learning.update(ds.Delayed(STEP, 1).init(), [1], [0], [1])
+
+
+def test_a_scheduler_goes_back_to_an_earlier_state():
+    """As if the steps since had never been; a planned step is given up."""
+    scheduler, twin = ds.DelayedScheduler(STEP, 1, lag=1), ds.DelayedScheduler(STEP, 1, lag=1)
+    for each in (scheduler, twin):
+        each.step([1], [[0.9]])
+    before = scheduler.state
+    scheduler.step([1, 2], [[0.1], [0.2]])
+    scheduler.plan([1])
+    scheduler.state = before
+    assert scheduler.plan([1, 2]).expected_tokens == twin.plan([1, 2]).expected_tokens
+    with pytest.raises(ds.InputError, match="belongs to another policy"):
+        scheduler.state = ds.DelayedScheduler(STEP, 1, lag=2).state
+
+
+def test_what_a_row_without_drafts_holds_leaves_no_trace():
+    """Ranks whose memory differs only there remember the same, to the last bit."""
+    digests = set()
+    for filler in ([0.1, 0.2], [np.nan, 0.5], [0.9, np.nan]):
+        scheduler = ds.DelayedScheduler(STEP, 2)
+        scheduler.step([1, 2], [[0.5, 0.5], filler], max_lengths=[2, 0])
+        digests.add(inputs_digest(history=scheduler.state))
+    assert len(digests) == 1
 
 
 def test_a_state_outlives_a_change_of_the_profile():

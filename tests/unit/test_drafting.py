@@ -239,6 +239,22 @@ def test_a_size_that_was_not_measured_moves_the_switch_at_its_padded_price():
     assert not scheduler.plan([7], min_lengths=1).draft_next
 
 
+def test_a_plain_profile_that_ends_early_refuses_plain_steps_only():
+    """3 anchors; the plain profile ends at 2 tokens. A step that drafts says nothing about it."""
+    ends = ds.SpsProfile([1, 2], step_seconds=[1.0, 1.1], beyond="raise")
+    scheduler = ds.DelayedScheduler(DRAFTED, 1, drafting=ds.Drafting(ends))
+    assert scheduler.plan([1, 2, 3]).draft_next
+    scheduler.drop_plan()
+    with pytest.raises(ds.InputError, match="plain_profile: the profile ends at 2 batch tokens"):
+        scheduler.plan([1, 2, 3], drafts=False)
+
+
+def test_exploring_at_every_step_is_noted_where_it_keeps_drafting_on():
+    source = ds.AcceptanceEstimator(1, explore_every=1)
+    notes = scheduler_of(source=source).plan([7]).notes
+    assert any("explore_every=1 every drafted step explores" in note for note in notes)
+
+
 def test_a_plain_profile_with_a_draft_part_is_refused():
     with pytest.raises(ds.InputError, match="plain_profile has a draft part"):
         ds.Drafting(DRAFTED)

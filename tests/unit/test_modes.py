@@ -64,6 +64,29 @@ def test_the_only_size_that_is_possible_is_priced_with_the_path_although_not_mea
         assert plan.step_seconds == allocation.step_seconds == pytest.approx(0.52)
 
 
+def test_exploring_uniform_windows_keeps_minimum_lengths():
+    """No length suits both requests, whether the step explores or not."""
+    source = ds.AcceptanceEstimator(3, explore_every=2)
+    scheduler = ds.DelayedScheduler(SHELF, 3, mode="uniform", source=source)
+    for _ in range(4):
+        with pytest.raises(ds.InputError, match="row 0 needs at least 3, row 1 at most 1"):
+            scheduler.plan([1, 2], min_lengths=[3, 0], max_lengths=[3, 1])
+        scheduler.step([1, 2], min_lengths=[1, 0], max_lengths=[3, 1])
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.longdouble, int])
+def test_settings_may_be_numbers_of_any_kind(kind):
+    """They become floats: the guard's threshold is not computed in half precision."""
+    options = {"min_gain": kind(1), "baseline": "none", "overhead_seconds": kind(0)}
+    fast = ds.SpsProfile([64, 512], step_ms=[0.1, 0.1])
+    one, two = (
+        ds.DelayedScheduler(fast, 7, **given)
+        for given in (options, {**options, "min_gain": 1.0, "overhead_seconds": 0.0})
+    )
+    assert one.configuration_digest == two.configuration_digest
+    assert one.plan(range(64)).capacity == two.plan(range(64)).capacity == 448
+
+
 @examples(500)
 @given(uniform_problems())
 def test_the_uniform_length_equals_the_best_of_all_lengths(problem):

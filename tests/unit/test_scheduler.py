@@ -97,6 +97,12 @@ def test_a_profile_measured_with_another_gamma_is_refused():
     with pytest.raises(ds.InputError, match="gamma 5 / 7"):
         ds.DelayedScheduler(profile, 7)
     ds.DelayedScheduler(profile, 5)
+    not_stated = ds.SpsProfile([1, 8], step_ms=[1, 2], identity={"gamma": None, "gpu": None})
+    plain = ds.SpsProfile([1], step_ms=[1], identity={"gpu": "A"})
+    ds.DelayedScheduler(not_stated, 7, drafting=ds.Drafting(plain))
+
+
+ODD = ds.SpsProfile([8], step_ms=[1], identity={"captures": "8,16"})
 
 
 @pytest.mark.parametrize(
@@ -112,6 +118,8 @@ def test_a_profile_measured_with_another_gamma_is_refused():
         (lambda: ds.DelayedScheduler(STEP, 1, min_gain="2%"), "min_gain must be .* got '2%'"),
         (lambda: ds.DelayedScheduler(STEP, 1, fill_padding="no"), "must be True or False"),
         (lambda: ds.AcceptanceEstimator(1, decay="a"), r"decay must lie in \(0, 1\]; got 'a'"),
+        (lambda: ds.DelayedScheduler(STEP, 1, captures=[4, 2**34]), "captures must be at most"),
+        (lambda: ds.DelayedScheduler(ODD, 1, captures=[8]), "measured with, '8,16'"),
         (lambda: ds.Delayed(STEP, 1, options={}), "options must be LoopOptions; got {}"),
     ],
 )
