@@ -110,9 +110,9 @@ class DelayedScheduler:
         max_lengths, min_lengths : array_like of int, shape (R,), optional
             0 <= min <= max <= gamma, older than **all** drafts of this step (tokens left, context
             left), because they size the capacity. A row with maximum 0 drafts nothing: what it
-            holds is not looked at, and the step ``lag`` steps later does not know it. In uniform mode the one
-            length lies within the bounds of every request. A step that does not draft (NOT_DRAFTED)
-            verifies nothing, whatever ``min_lengths`` say.
+            holds is not looked at, and the step ``lag`` steps later does not know it. In uniform
+            mode the one length lies within the bounds of every request. A step that does not draft
+            (NOT_DRAFTED) verifies nothing, whatever ``min_lengths`` say.
         other_tokens : int
             Tokens of the pass that are neither anchors nor drafts (prefill chunks).
         weights : array_like of float, shape (R,), optional
