@@ -12,17 +12,19 @@ __all__ = ["Explanation", "Reason", "explain"]
 
 #: Relative error of a prediction from which on it is called wrong.
 OFF = 0.05
-#: A gain below 0 by rounding alone is not below this.
-_LOSS = -1e-9
+#: A gain that is not 0 by rounding alone is not further from 0 than this.
+_ROUNDING = 1e-9
 
 #: Why a step did what it did; the first kind that applies is its reason. First those without a
-#: choice, then those that verified everything, then those that trimmed.
+#: choice, then those that verified everything (or that stand before them), then those that trimmed.
 WORDS = {
     "no-requests": "there were no requests",
     "no-emitting": "no request emitted a token",
     "not-drafted": "the step was told not to draft",
     "bounds": "the bounds left no choice: max_lengths equalled min_lengths for every request, or "
     "in uniform mode those of one request fixed the length of all",
+    "cut": "bounds that came after the plan (assign_max_lengths) left no more drafts than its "
+    "capacity",
     "flat": "the profile is flat: every step takes the same time, so drafts cost nothing; measure "
     "larger batches, until the time rises",
     "inert": "the profile is inert here: the step takes the same time whatever is chosen; measure "
@@ -36,14 +38,17 @@ WORDS = {
     "from step to step",
     "kept-all": "the predicted gain of trimming did not exceed min_gain, so the baseline ran; "
     "lower min_gain to trim for less",
-    "overhead": "the scheduling path takes more time than its choice would gain, so the baseline "
-    "ran; make the path cheaper, or run the baseline without it",
+    "unmeasured": "no larger size that this step could have had was measured, and lookup='exact' "
+    "offers no others; measure more sizes, or use lookup='ceil'",
+    "overhead": "every other choice, the time of the scheduling path included, would have lost "
+    "against the baseline, so that ran",
     "worth-it": "the capacity covered everything offered: the drafts promised more tokens than "
     "their step time costs",
     "covered": "the capacity covered everything offered; if it was searched and not given, the "
     "drafts promised more tokens than their step time costs",
-    "kept-none": "the predicted gain of verifying did not exceed min_gain, so nothing was "
-    "verified; lower min_gain to verify for less",
+    "kept-none": "the predicted gain of verifying more did not exceed min_gain, so nothing was "
+    "verified beyond what had to be (minimum lengths, exploring); lower min_gain to verify "
+    "more for less",
     "invalid-rows": "capacity was left over, and some rows held confidences that are NaN or "
     "outside [0, 1], which end their drafts; find out where they come from",
     "no-survival": "capacity was left over, but no other draft within the bounds had a survival "
@@ -51,7 +56,8 @@ WORDS = {
     "survival": "survival was too low: beyond the capacity, drafts promised fewer tokens than "
     "their step time costs",
     "capacity": "the capacity ended before the drafts did; if it was searched and not given, "
-    "further drafts promised fewer tokens than their step time costs",
+    "further drafts promised fewer tokens than their step time costs, or their sizes were not "
+    "measured (lookup='exact')",
 }
 NO_CHOICE = ("no-requests", "no-emitting", "not-drafted", "bounds")
 
@@ -168,27 +174,30 @@ def _masks(decisions, trimmed):
     is_all = trimmed == 0
     kept = has(decisions, Status.KEPT_BASELINE)
     # A gain of 0 or less would not have been taken with any min_gain.
-    kept_away, is_loss = kept & (decisions["gain"] > 0.0), kept & (decisions["gain"] < _LOSS)
+    kept_away = kept & (decisions["gain"] > _ROUNDING)
+    is_loss = kept & (decisions["gain"] < -_ROUNDING)
     left_over = decisions["surplus"] > 0
-    is_none = ~left_over & (decisions["drafts_verified"] <= decisions["drafts_granted"])
+    planned = decisions["planned"] == 1
     applies = {
         "no-requests": decisions["num_requests"] == 0,
         "no-emitting": decisions["num_emitting"] == 0,
         "not-drafted": has(decisions, Status.NOT_DRAFTED),
         "bounds": decisions["drafts_granted"] >= decisions["drafts_offered"],
+        "cut": is_all & planned & (decisions["capacity"] < decisions["drafts_plannable"]),
         "flat": is_all & has(decisions, Status.FLAT),
         "inert": is_all & (decisions["inert"] == 1),
-        "explored": is_all & has(decisions, Status.EXPLORING),
+        "explored": is_all & (decisions["explored"] == 1),
         "cold-start": is_all & has(decisions, Status.COLD_START),
         "unknown-rows": is_all & (decisions["num_unknown_rows"] >= decisions["num_requests"]),
         "kept-all": is_all & kept_away,
-        "overhead": is_loss & (is_all | is_none),
-        "worth-it": is_all & (decisions["planned"] == 1),
+        "unmeasured": ~is_all & ~left_over & planned & (decisions["unmeasured"] == 1),
+        "overhead": is_loss & (is_all | ~left_over),
+        "worth-it": is_all & planned,
         "covered": is_all,
-        "kept-none": kept_away & is_none,
+        "kept-none": kept_away & ~left_over,
         "invalid-rows": left_over & (decisions["num_invalid_rows"] > 0),
         "no-survival": left_over,
-        "survival": decisions["planned"] == 1,
+        "survival": planned,
         "capacity": np.ones(len(decisions), np.bool),
     }
     free = np.ones(len(decisions), np.bool)

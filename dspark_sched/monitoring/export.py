@@ -10,7 +10,9 @@ from .fields import DECISION, NOT_KNOWN, SOURCES, status_names
 __all__ = ["COUNTER_HELP", "as_frame", "as_jsonl", "as_prometheus"]
 
 #: Fields in which -1 means: not there.
-_OPTIONAL = ("bucket_tokens", "realised_tokens", "inert")
+_OPTIONAL = ("drafts_plannable", "bucket_tokens", "realised_tokens", "inert", "unmeasured")
+#: Fields that say yes or no; some may be not known.
+_FLAGS = ("inert", "unmeasured", "explored", "planned")
 #: Fields in which NaN means so.
 _FLOATS = tuple(name for name in DECISION.names if DECISION[name].kind == "f")
 
@@ -57,9 +59,9 @@ def _content(row):
     for name in _OPTIONAL:
         if content[name] == NOT_KNOWN:
             content[name] = None
-    if content["inert"] is not None:
-        content["inert"] = bool(content["inert"])
-    content["planned"] = bool(content["planned"])
+    for name in _FLAGS:
+        if content[name] is not None:
+            content[name] = bool(content[name])
     for name in _FLOATS:
         if math.isnan(content[name]):
             content[name] = None
@@ -86,8 +88,8 @@ def as_frame(decisions):
     for name in _OPTIONAL:
         values = columns[name].astype(np.int64)
         columns[name] = pd.arrays.IntegerArray(values, values == NOT_KNOWN)
-    columns["inert"] = columns["inert"].astype("boolean")
-    columns["planned"] = columns["planned"].astype(np.bool)
+    for name in _FLAGS:
+        columns[name] = columns[name].astype("boolean" if name in _OPTIONAL else np.bool)
     columns["status"] = [" | ".join(status_names(bits)) for bits in decisions["status"].tolist()]
     columns["source"] = [SOURCES[index] for index in decisions["source"].tolist()]
     return pd.DataFrame(columns)

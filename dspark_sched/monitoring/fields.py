@@ -24,6 +24,7 @@ DECISION = np.dtype(
         # Sums of max_lengths and min_lengths; in uniform mode of what they leave to the one length.
         ("drafts_offered", np.int64),  # that could have been verified
         ("drafts_granted", np.int64),  # that had to be verified
+        ("drafts_plannable", np.int64),  # offered to the plan, -1: not known
         ("drafts_verified", np.int64),
         ("drafts_cut_by_bounds", np.int64),  # num_emitting * gamma - drafts_offered
         ("capacity", np.int64),  # drafts
@@ -39,6 +40,11 @@ DECISION = np.dtype(
         ("num_invalid_rows", np.int32),
         ("status", np.uint32),  # bits of Status
         ("inert", np.int8),  # 1: every choice takes the same time, 0: not, -1: not known
+        (
+            "unmeasured",
+            np.int8,
+        ),  # 1: no larger size is measured (lookup="exact"), 0: not, -1: as above
+        ("explored", np.int8),  # 1: exploring alone fixed every length
         ("source", np.uint8),  # index into SOURCES
         ("planned", np.int8),  # 1: a plan of the scheduler came with it, so it set the capacity
     ]

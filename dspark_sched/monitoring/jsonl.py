@@ -19,7 +19,7 @@ _BITS = {flag.name: flag.value for flag in Status}
 Rows = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=MOST_COUNT)]
 Summed = Annotated[int, msgspec.Meta(ge=0, le=2**40)]  # millions of them fit into int64
-Ratio = Annotated[float, msgspec.Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
+Ratio = Annotated[float, msgspec.Meta(ge=-1.0, le=sys.float_info.max)]
 Tokens = Annotated[float, msgspec.Meta(ge=0.0, le=float(MOST_TOKENS))]
 Predicted = Annotated[float, msgspec.Meta(ge=0.0, le=MOST_MEASURED)]
 Measured = Annotated[float, msgspec.Meta(ge=LEAST_MEASURED, le=MOST_MEASURED)]
@@ -32,6 +32,8 @@ _AT_MOST = (
     (("num_invalid_rows",), ("num_requests",)),
     (("drafts_verified",), ("drafts_offered",)),
     (("drafts_granted",), ("drafts_offered",)),
+    (("drafts_granted",), ("drafts_verified",)),
+    (("drafts_offered",), ("drafts_plannable",)),
     (("drafts_verified", "surplus"), ("capacity",)),
     (("capacity",), ("drafts_verified", "surplus")),
     (("num_requests", "drafts_verified"), ("batch_tokens",)),
@@ -39,8 +41,17 @@ _AT_MOST = (
     (("realised_tokens",), ("num_emitting", "drafts_verified")),
 )
 
+#: Flags that a line carries where, and only where, this count is above 0.
+_COUNTED = {
+    "UNKNOWN_ROWS": "num_unknown_rows",
+    "INVALID_ROWS": "num_invalid_rows",
+    "SURPLUS_CAPACITY": "surplus",
+}
+#: Expected tokens above what a step can emit by rounding alone are not above this.
+_ROUNDING = 1.0 + 1e-9
 
-class _Line(msgspec.Struct):
+
+class _Line(msgspec.Struct, kw_only=True):
     """One decision as JSON holds it; the fields are those of ``DECISION``."""
 
     step: Count
@@ -48,6 +59,7 @@ class _Line(msgspec.Struct):
     num_emitting: Rows
     drafts_offered: Summed
     drafts_granted: Summed
+    drafts_plannable: Summed | None = None
     drafts_verified: Summed
     drafts_cut_by_bounds: Summed
     capacity: Count
@@ -63,6 +75,8 @@ class _Line(msgspec.Struct):
     num_invalid_rows: Rows
     status: list[Literal[tuple(_BITS)]]
     inert: bool | None
+    unmeasured: bool | None = None
+    explored: bool = False
     source: Literal[SOURCES]
     planned: bool = False  # a line without it does not say who set the capacity
 
@@ -85,7 +99,7 @@ def parse_decisions(lines, name):
     ------
     InputError
         A line that is not JSON, lacks a field, holds a value that cannot be or contradicts itself
-        (line and field named), or no line at all.
+        (line and field named), a step that is there twice, or no line at all.
     """
     decisions = np.fromiter(_rows(lines, name), DECISION)
     if not len(decisions):
@@ -94,6 +108,7 @@ def parse_decisions(lines, name):
 
 
 def _rows(lines, name):
+    seen = {}
     for number, text in enumerate(lines, 1):
         if not text.strip():
             continue
@@ -105,11 +120,24 @@ def _rows(lines, name):
                 f"{where}: not a decision of Monitor.to_jsonl(): {error}; write it again"
             ) from None
         _check(line, where)
+        if line.step in seen:
+            raise InputError(
+                f"{where}: step {line.step} is in line {seen[line.step]}, too; keep one of them, "
+                f"and each Monitor in a file of its own"
+            )
+        seen[line.step] = number
         yield _row(line)
 
 
 def _check(line, where):
-    """Refuse figures that contradict each other."""
+    """Refuse figures and flags that contradict each other."""
+    _check_counts(line, where)
+    found = _contradiction(line)
+    if found:
+        raise InputError(f"{where}: {found}; write it again")
+
+
+def _check_counts(line, where):
     for less, more in _AT_MOST:
         low, high = _summed(line, less), _summed(line, more)
         if low is not None and high is not None and low > high:
@@ -117,16 +145,35 @@ def _check(line, where):
                 f"{where}: {' + '.join(less)} ({low}) is more than {' + '.join(more)} ({high}); "
                 f"write it again"
             )
+
+
+def _contradiction(line):
+    """What else cannot be, in words; None: nothing."""
     if line.drafts_offered and not line.num_emitting:
-        raise InputError(
-            f"{where}: {line.drafts_offered} drafts offered, but no request emits a token; write "
-            f"it again"
-        )
+        return f"{line.drafts_offered} drafts offered, but no request emits a token"
     if line.step_seconds and line.step_seconds < LEAST_MEASURED:
-        raise InputError(
-            f"{where}: step_seconds must be 0 or at least {LEAST_MEASURED:g}; got "
-            f"{line.step_seconds}; write it again"
-        )
+        return f"step_seconds must be 0 or at least {LEAST_MEASURED:g}; got {line.step_seconds}"
+    # Without a plan, every request was expected to emit a token.
+    emitting = line.num_emitting if line.planned else line.num_requests
+    most = emitting + line.drafts_verified
+    if line.expected_tokens is not None and line.expected_tokens > most * _ROUNDING:
+        return f"expected_tokens ({line.expected_tokens}) is more than the step can emit ({most})"
+    return _flag_contradiction(line)
+
+
+def _flag_contradiction(line):
+    for flag, field in _COUNTED.items():
+        if (flag in line.status) != (getattr(line, field) > 0):
+            has = "has" if flag in line.status else "lacks"
+            return f"status {has} {flag}, but {field} is {getattr(line, field)}"
+    if ("NO_REQUESTS" in line.status) != (line.num_requests == 0):
+        has = "has" if "NO_REQUESTS" in line.status else "lacks"
+        return f"status {has} NO_REQUESTS, but num_requests is {line.num_requests}"
+    if "NOT_DRAFTED" in line.status and line.drafts_verified:
+        return f"status has NOT_DRAFTED, but drafts_verified is {line.drafts_verified}"
+    if "KEPT_BASELINE" in line.status and line.gain is None:
+        return "status has KEPT_BASELINE, but there is no gain"
+    return None
 
 
 def _summed(line, fields):
@@ -138,7 +185,7 @@ def _summed(line, fields):
 def _row(line):
     line.status = sum({_BITS[name] for name in line.status})
     line.source = SOURCES.index(line.source)
-    for field in ("bucket_tokens", "realised_tokens", "inert"):
+    for field in ("drafts_plannable", "bucket_tokens", "realised_tokens", "inert", "unmeasured"):
         if getattr(line, field) is None:
             setattr(line, field, NOT_KNOWN)
     for field in ("gain", "expected_tokens", "step_seconds", "realised_step_seconds"):

@@ -10,11 +10,11 @@ from ..checks import LEAST_MEASURED as LEAST
 from ..checks import MOST_MEASURED as MOST
 from ..checks import InputError
 from ..profile import SpsProfile
-from ..types import Status
+from ..types import Allocation, Status
 from .explain import explain
 from .export import as_frame, as_jsonl, as_prometheus
 from .fields import DECISION, MOST_COUNT, NOT_KNOWN, SOURCES
-from .offer import drafts_between
+from .offer import Offer, drafts_between
 from .outcome import as_emitted, as_seconds
 
 __all__ = ["Monitor"]
@@ -32,6 +32,7 @@ _FLAGGED = {
 }
 _ANY_FLAG = sum(_FLAGGED)
 _NOT_DRAFTED = Status.NOT_DRAFTED.value
+_EXPLORING = Status.EXPLORING.value
 
 #: Padding needs captured sizes, not times.
 _NO_TIMES = SpsProfile([1], step_seconds=[1.0])
@@ -130,41 +131,43 @@ class Monitor:
         Raises
         ------
         InputError
-            More drafts were verified than could be offered: another gamma or other bounds; or a
-            ``padded_tokens`` that cannot be.
+            What was verified is not between the bounds (another gamma, or bounds of another step),
+            a ``padded_tokens`` that cannot be, or no `Allocation`.
         """
+        if not isinstance(allocation, Allocation):
+            raise InputError(
+                f"record takes the Allocation of a step, what step() or assign() returned; got "
+                f"{type(allocation).__name__}"
+            )
         step, plan = self._counters["steps"], allocation.plan
         bits = allocation.status.value
         num_requests = len(allocation.lengths)
-        num_emitting, most, offered, granted = self._offer(
+        offer = self._offer(
             allocation,
             max_lengths=max_lengths,
             min_lengths=min_lengths,
             assign_max_lengths=assign_max_lengths,
             emits=emits,
         )
+        offered = offer.offered
         # Interpreted kernels and policies of others leave NumPy integers in their records.
         surplus, batch_tokens = int(allocation.surplus), int(allocation.batch_tokens)
         verified = int(allocation.capacity) - surplus
         unknown, invalid = int(allocation.num_unknown_rows), int(allocation.num_invalid_rows)
-        if verified > offered:
-            raise InputError(
-                f"{verified} drafts were verified, more than the {offered} that {num_requests} "
-                f"requests can have with gamma = {self._gamma} and max_lengths; make the Monitor "
-                f"with the scheduler's gamma and pass the bounds of the step"
-            )
+        self._check_offer(offer, allocation, verified)
         surplus = min(surplus, MOST_COUNT - verified)
         base_tokens = batch_tokens - verified
         bucket, seconds, ran = self._pass_of(allocation, batch_tokens, padded_tokens)
-        inert = self._is_inert(base_tokens + granted, offered - granted, num_requests)
+        inert, unmeasured = self._judged(offer, allocation, base_tokens)
         self._ring[step % self._size] = (
             step,
             num_requests,
-            num_emitting,
+            offer.num_emitting,
             offered,
-            granted,
+            offer.granted,
+            offer.plannable,
             verified,
-            most - offered,
+            0 if bits & _NOT_DRAFTED else offer.num_emitting * self._gamma - offered,
             verified + surplus,
             surplus,
             batch_tokens,
@@ -178,6 +181,8 @@ class Monitor:
             invalid,
             bits,
             inert,
+            unmeasured,
+            _is_explored(allocation, offer.num_emitting, assign_max_lengths is not None),
             SOURCES.index(allocation.source),
             plan is not None,
         )
@@ -202,15 +207,32 @@ class Monitor:
         return step
 
     def _offer(self, allocation, **facts):
-        """(requests that emit, drafts of theirs, of these offered, of these granted)."""
-        plan = allocation.plan
-        is_uniform = plan is not None and plan.mode == "uniform"
-        num_emitting, offered, granted = drafts_between(
-            len(allocation.lengths), self._gamma, is_uniform, **facts
-        )
-        if allocation.status.value & _NOT_DRAFTED:
-            return num_emitting, 0, 0, 0
-        return num_emitting, num_emitting * self._gamma, offered, granted
+        num_requests = len(allocation.lengths)
+        offer = drafts_between(num_requests, self._gamma, _is_uniform(allocation), **facts)
+        return Offer(offer.num_emitting) if allocation.status.value & _NOT_DRAFTED else offer
+
+    def _check_offer(self, offer, allocation, verified):
+        if verified > offer.offered:
+            raise InputError(
+                f"{verified} drafts were verified, more than the {offer.offered} that "
+                f"{len(allocation.lengths)} requests can have with gamma = {self._gamma} and "
+                f"max_lengths; make the Monitor with the scheduler's gamma and pass the bounds of "
+                f"the step"
+            )
+        if verified < offer.granted:
+            raise InputError(
+                f"{verified} drafts were verified, fewer than the {offer.granted} that min_lengths "
+                f"demand; pass the bounds that this step was decided with"
+            )
+        most = offer.num_emitting + verified
+        expected = allocation.expected_tokens
+        # Without a plan, every request is expected to emit a token.
+        if allocation.plan is not None and expected > most * (1.0 + 1e-9):
+            raise InputError(
+                f"{expected} tokens were expected, but {offer.num_emitting} requests that emit and "
+                f"{verified} verified drafts give {most} at most; pass the emits that this step "
+                f"was decided with"
+            )
 
     def _count(self, bits, **sums):
         counters = self._counters
@@ -304,17 +326,29 @@ class Monitor:
         path = 0.0 if allocation.plan is None else allocation.plan.overhead_seconds
         return path + self._profile.step_seconds(padded_tokens, len(allocation.lengths))
 
-    def _is_inert(self, base_tokens, num_drafts, num_requests):
-        """1: every choice of 0..num_drafts takes the same time, 0: it does not, -1: not known."""
+    def _judged(self, offer, allocation, base_tokens):
+        """Whether all choices of the plan take the same time; whether no larger one is measured.
+
+        1: so it is, 0: it is not, -1: not known.
+        """
         if self._profile is None:
-            return NOT_KNOWN
-        if num_drafts == 0:
-            return 0
-        _, theta = self._cost.curve(base_tokens, num_drafts, num_requests)
+            return NOT_KNOWN, NOT_KNOWN
+        if offer.plannable == offer.required:
+            return 0, 0
+        first = base_tokens + offer.required
+        num_drafts = offer.plannable - offer.required
+        _, theta = self._cost.curve(first, num_drafts, len(allocation.lengths))
+        apart = offer.num_emitting if _is_uniform(allocation) else 1
+        theta = theta[::apart]
         if self._profile.is_rising:
-            return int(theta[0] == theta[-1])
-        reachable = theta[np.isfinite(theta)]
-        return int((reachable == reachable[0]).all())
+            inert = theta[0] == theta[-1]
+        else:
+            reachable = theta[np.isfinite(theta)]
+            inert = (reachable == reachable[0]).all()
+        if self._profile.lookup != "exact" or allocation.capacity >= offer.plannable:
+            return int(inert), 0
+        beyond = (int(allocation.capacity) - offer.required) // apart + 1
+        return int(inert), int(not np.isfinite(theta[max(beyond, 0) :]).any())
 
     @property
     def counters(self):
@@ -335,6 +369,7 @@ class Monitor:
 
     def to_jsonl(self, since=0):
         """Decisions that are held as JSONL text, from step ``since`` on."""
+        since = checks.as_count(since, "since")
         decisions = self.decisions
         return as_jsonl(decisions[decisions["step"] >= since])
 
@@ -345,6 +380,19 @@ class Monitor:
     def to_frame(self):
         """Decisions that are held as a pandas DataFrame, one row each."""
         return as_frame(self.decisions)
+
+
+def _is_uniform(allocation):
+    return allocation.plan is not None and allocation.plan.mode == "uniform"
+
+
+def _is_explored(allocation, num_emitting, has_tighter):
+    """Whether exploring fixed every length: those of all, or of the only request with drafts."""
+    if not allocation.status.value & _EXPLORING:
+        return False
+    # Tighter bounds may have cut the drafts of the request that was explored.
+    drafting = num_emitting if has_tighter else np.count_nonzero(allocation.lengths)
+    return _is_uniform(allocation) or drafting == 1
 
 
 def _known(value, least, most):

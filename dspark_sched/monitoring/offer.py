@@ -1,11 +1,32 @@
 """What a step could have verified, and what it had to, from its bounds."""
 
+import msgspec
 import numpy as np
 
 from .. import checks
 from ..allocation.estimator import as_mask
 
-__all__ = ["drafts_between"]
+__all__ = ["Offer", "drafts_between"]
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """Drafts of a step between its bounds.
+
+    Attributes
+    ----------
+    num_emitting : int
+        Requests that emit a token; the others have no drafts.
+    plannable, required : int
+        Drafts that could and drafts that had to be verified when the step was planned.
+    offered, granted : int
+        The same within the bounds of both halves, 0 <= granted <= offered.
+    """
+
+    num_emitting: int
+    plannable: int = 0
+    required: int = 0
+    offered: int = 0
+    granted: int = 0
 
 
 def drafts_between(
@@ -18,36 +39,35 @@ def drafts_between(
     assign_max_lengths=None,
     emits=None,
 ):
-    """Drafts of a step between its bounds; the parameters are those of ``Monitor.record``.
-
-    Returns
-    -------
-    num_emitting : int
-        Requests that emit a token; the others have no drafts.
-    offered, granted : int
-        Drafts that could and drafts that had to be verified, 0 <= granted <= offered.
-    """
+    """The `Offer` of a step; the parameters are those of ``Monitor.record``."""
     emitting = None if emits is None else as_mask(emits, num_requests, "emits")
     num_emitting = num_requests if emitting is None else int(np.count_nonzero(emitting))
-    last = gamma
-    for lengths, name in (
-        (max_lengths, "max_lengths"),
-        (assign_max_lengths, "assign_max_lengths"),
-    ):
-        if lengths is not None:
-            last = np.minimum(last, _of_emitting(lengths, num_requests, emitting, name))
-    offered = _total(last, num_emitting, np.min if is_uniform else None)
-    if min_lengths is None:
-        return num_emitting, offered, 0
-    first = np.minimum(last, _of_emitting(min_lengths, num_requests, emitting, "min_lengths"))
-    granted = _total(first, num_emitting, np.max if is_uniform else None)
-    return num_emitting, offered, min(granted, offered)
+    first, last = 0, gamma
+    if max_lengths is not None:
+        last = np.minimum(last, _of_emitting(max_lengths, num_requests, emitting, "max_lengths"))
+    if min_lengths is not None:
+        first = _of_emitting(min_lengths, num_requests, emitting, "min_lengths")
+    planned = _between(first, last, num_emitting, is_uniform)
+    if assign_max_lengths is None:
+        return Offer(num_emitting, *planned, *planned)
+    tighter = _of_emitting(assign_max_lengths, num_requests, emitting, "assign_max_lengths")
+    assigned = _between(first, np.minimum(last, tighter), num_emitting, is_uniform)
+    return Offer(num_emitting, *planned, *assigned)
 
 
 def _of_emitting(lengths, num_requests, emitting, name):
     """A bound of the requests that emit tokens."""
     lengths = checks.as_lengths(lengths, num_requests, name)
     return lengths if emitting is None else lengths[emitting]
+
+
+def _between(first, last, num_emitting, is_uniform):
+    """Drafts that the bounds allow, and of these the ones they demand."""
+    most = _total(last, num_emitting, np.min if is_uniform else None)
+    if isinstance(first, int):
+        return most, num_emitting * first
+    least = _total(np.minimum(first, last), num_emitting, np.max if is_uniform else None)
+    return most, min(least, most)
 
 
 def _total(lengths, num_emitting, common):

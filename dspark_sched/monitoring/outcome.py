@@ -15,6 +15,8 @@ def as_seconds(row, seconds):
         if isinstance(seconds, str | bytes | bool):
             raise TypeError
         value = float(seconds)
+    except OverflowError:
+        value = math.inf
     except (TypeError, ValueError):
         raise InputError(
             f"step_seconds must be a number; got {checks.shown(seconds)}. Pass seconds as a float"

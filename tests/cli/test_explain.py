@@ -53,6 +53,7 @@ def test_the_answer_is_the_first_line(tmp_path):
 def test_columns_are_as_wide_as_their_numbers(tmp_path):
     path = written(tmp_path, ds.SpsProfile([2, 3, 16], step_seconds=[0.01, 0.03, 0.10]), steps=1)
     row = {**json.loads(path.read_text()), "drafts_offered": 10**9 + 6}
+    row["drafts_plannable"] = row["drafts_offered"]
     path.write_text(json.dumps(row))
     lines = run(path).stdout.splitlines()
     assert lines[2].index("trimmed") + len("trimmed") == lines[3].index(" capacity: ") - 1
@@ -129,6 +130,11 @@ def test_bad_lines_are_refused_in_one_line(tmp_path, change, message):
     [
         ({"num_emitting": 3}, "num_emitting (3) is more than num_requests (2); write it again"),
         ({"drafts_granted": 7}, "drafts_granted (7) is more than drafts_offered (6); write it"),
+        (
+            {"drafts_offered": 7, "drafts_granted": 7},
+            "drafts_granted (7) is more than drafts_verif",
+        ),
+        ({"drafts_plannable": 5}, "drafts_offered (6) is more than drafts_plannable (5); write it"),
         ({"capacity": 7}, "capacity (7) is more than drafts_verified + surplus (6); write it"),
         ({"capacity": 0}, "drafts_verified + surplus (6) is more than capacity (0); write it"),
         ({"surplus": 1}, "drafts_verified + surplus (7) is more than capacity (6); write it"),
@@ -141,6 +147,12 @@ def test_bad_lines_are_refused_in_one_line(tmp_path, change, message):
         ({"step_seconds": 5e-324}, "step_seconds must be 0 or at least 1e-305; got 5e-324; write"),
         ({"realised_step_seconds": 5e-324}, "not a decision of Monitor.to_jsonl(): Expected `flo"),
         ({"realised_step_seconds": 1e308}, "not a decision of Monitor.to_jsonl(): Expected `floa"),
+        ({"expected_tokens": 8.1}, "expected_tokens (8.1) is more than the step can emit (8); wri"),
+        (
+            {"gain": -1.1},
+            "not a decision of Monitor.to_jsonl(): Expected `float` >= -1.0 - at `$.g",
+        ),
+        ({"step": 0}, "step 0 is in line 1, too; keep one of them, and each Monitor in a file of "),
         ({"expected_tokens": 1e300}, "not a decision of Monitor.to_jsonl(): Expected `float` <= "),
     ],
 )
@@ -151,6 +163,27 @@ def test_lines_that_contradict_themselves_are_refused(tmp_path, given, message):
     done = run(path)
     assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert done.stderr.startswith(f"dspark-sched: {path}: line 2: {message}")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"status": ["UNKNOWN_ROWS"]}, "status has UNKNOWN_ROWS, but num_unknown_rows is 0"),
+        ({"num_unknown_rows": 1}, "status lacks UNKNOWN_ROWS, but num_unknown_rows is 1"),
+        ({"num_invalid_rows": 1}, "status lacks INVALID_ROWS, but num_invalid_rows is 1"),
+        ({"status": ["SURPLUS_CAPACITY"]}, "status has SURPLUS_CAPACITY, but surplus is 0"),
+        ({"status": ["NO_REQUESTS"]}, "status has NO_REQUESTS, but num_requests is 2"),
+        ({"status": ["NOT_DRAFTED"]}, "status has NOT_DRAFTED, but drafts_verified is 6"),
+        ({"status": ["KEPT_BASELINE"]}, "status has KEPT_BASELINE, but there is no gain"),
+    ],
+)
+def test_flags_that_contradict_the_figures_are_refused(tmp_path, given, message):
+    path = written(tmp_path, ds.SpsProfile([1], step_seconds=[0.01]), steps=1)
+    row = {**json.loads(path.read_text()), "status": [], "num_unknown_rows": 0}
+    path.write_text(json.dumps(row))
+    assert run(path).exit_code == 0
+    path.write_text(json.dumps({**row, **given}))
+    assert run(path).stderr == f"dspark-sched: {path}: line 1: {message}; write it again\n"
 
 
 def test_what_is_not_known_of_a_step_is_no_contradiction(tmp_path):

@@ -176,6 +176,39 @@ def test_bounds_of_another_step_are_refused_before_anything_is_counted(given, me
     assert m.counters["steps"] == len(m.decisions) == 0
 
 
+def test_bounds_that_demand_more_than_was_verified_are_refused():
+    m = monitor()
+    with pytest.raises(ds.InputError) as error:
+        m.record(PLAN, min_lengths=[3, 2])
+    assert str(error.value) == (
+        "4 drafts were verified, fewer than the 5 that min_lengths demand; pass the bounds that "
+        "this step was decided with"
+    )
+    assert m.counters["steps"] == 0
+
+
+def test_emits_that_leave_fewer_tokens_than_expected_are_refused():
+    plan = in_two_phases(ds.DelayedScheduler(PROFILE, 3), CONFIDENCE, max_lengths=[0, 0])
+    m = monitor()
+    with pytest.raises(ds.InputError) as error:
+        m.record(plan, emits=[True, False])
+    assert str(error.value) == (
+        "2.0 tokens were expected, but 1 requests that emit and 0 verified drafts give 1 at most; "
+        "pass the emits that this step was decided with"
+    )
+    assert m.counters["steps"] == 0
+
+
+@pytest.mark.parametrize("what", ["StepPlan", "NoneType"])
+def test_only_an_allocation_can_be_recorded(what):
+    planned = ds.DelayedScheduler(PROFILE, 3).plan([1, 2]) if what == "StepPlan" else None
+    with pytest.raises(ds.InputError) as error:
+        monitor().record(planned)
+    assert str(error.value) == (
+        f"record takes the Allocation of a step, what step() or assign() returned; got {what}"
+    )
+
+
 def test_a_uniform_step_without_emitting_requests_has_nothing_to_offer():
     scheduler = ds.DelayedScheduler(PROFILE, 3, mode="uniform")
     scheduler.plan([1, 2], emits=[False, False], max_lengths=[3, 2])
@@ -456,6 +489,7 @@ def test_a_report_on_a_step_that_left_the_ring_is_counted_as_late():
         ({"step": 0, "step_seconds": [0.1]}, "step_seconds must be a number; got [0.1]"),
         ({"step": 0, "step_seconds": True}, "step_seconds must be a number; got True"),
         ({"step": 0, "step_seconds": 1j}, "step_seconds must be a number; got 1j"),
+        ({"step": 0, "step_seconds": 10**400}, "step_seconds must be positive and finite; got inf"),
         ({"step": 0, "step_seconds": 1e306}, "step_seconds must be between 1e-305 and 1e+305; got"),
         ({"step": 0, "step_seconds": 1.0, "emitted": -1}, "emitted must be at least 0; got -1"),
         ({"step": 0, "step_seconds": 1.0, "accepted": 1.5}, "accepted must be an integer; got 1.5"),

@@ -49,6 +49,23 @@ def test_inert():
     assert kinds(reasons([ds.allocate(CONFIDENCE, profile)], profile=profile)) == ["inert"]
 
 
+def test_a_profile_is_inert_over_the_choices_of_the_plan_not_of_what_came_after():
+    profile = ds.SpsProfile([2, 4, 8], step_ms=[10, 20, 20])
+    scheduler = ds.DelayedScheduler(profile, 3, source=ds.ConstantSurvival([1.0, 1.0, 1.0]))
+    scheduler.plan([1, 2], min_lengths=[2, 0])
+    plan = scheduler.assign(max_lengths=[0, 3])
+    m = monitor(profile=profile)
+    m.record(plan, min_lengths=[2, 0], assign_max_lengths=[0, 3])
+    assert m.decisions["inert"].tolist() == [1]  # 4..8 tokens; 2..5 would not be
+
+
+def test_a_profile_is_inert_over_equal_lengths_where_there_are_no_others():
+    profile = ds.SpsProfile([2, 3, 4], step_ms=[10, 9, 10], lookup="ceil")
+    source = ds.ConstantSurvival([0.9])
+    plan = ds.DelayedScheduler(profile, 1, source=source, mode="uniform").step([1, 2])
+    assert kinds(reasons([plan], gamma=1, profile=profile)) == ["inert"]
+
+
 def test_worth_it():
     scheduler = ds.DelayedScheduler(CHEAP, 3, lag=1)
     plans = [in_two_phases(scheduler, CONFIDENCE) for _ in range(3)]
@@ -72,6 +89,18 @@ def test_exploring_is_why_a_step_verified_what_promised_nothing(mode, num_reques
     plan = scheduler.step(np.arange(num_requests))
     assert plan.lengths.tolist() == [3] * num_requests
     assert kinds(reasons([plan], profile=STEEP)) == ["explored"]
+
+
+@pytest.mark.parametrize(
+    ("max_lengths", "kind"),
+    [([1, 1], "unknown-rows"), ([0, 1], "explored"), ([1, 0], "unknown-rows")],
+)
+def test_exploring_is_no_reason_for_what_another_request_verified(max_lengths, kind):
+    source = ds.AcceptanceEstimator(1, explore_every=1)
+    plan = ds.DelayedScheduler(CHEAP, 1, source=source).step([1, 2], max_lengths=max_lengths)
+    assert plan.lengths.tolist() == max_lengths
+    given = {"max_lengths": max_lengths}
+    assert kinds(reasons([plan], gamma=1, profile=CHEAP, **given)) == [kind]
 
 
 def test_cold_start_then_survival():
@@ -191,6 +220,7 @@ def test_no_requests_and_not_drafted():
     assert kinds(reasons([nobody, undrafted, nobody])) == ["no-requests", "not-drafted"]
 
 
+PRICED = ds.SpsProfile([1, 2, 4, 8, 16], step_ms=[9.8, 10, 11, 13, 17])
 GUARDED = ds.SpsProfile([2, 3, 4, 5, 8], step_seconds=[0.010, 0.012, 0.014, 0.020, 0.024])
 
 
@@ -215,6 +245,88 @@ def test_a_guard_is_the_reason_only_where_it_kept_a_gain_away(confidence, min_ga
     assert json.loads(m.to_jsonl())["gain"] == plan.plan.gain
 
 
+@pytest.mark.parametrize("min_gain", [0.0, 0.02])
+def test_a_gain_by_rounding_alone_is_not_kept_away_by_a_guard(min_gain):
+    profile = ds.SpsProfile([8, 16, 32], step_ms=[10, 11, 12])
+    for second in np.linspace(0.9, 0.98, 200):
+        source = ds.ConstantSurvival(np.cumprod([0.9, second, 0.95]))
+        scheduler = ds.DelayedScheduler(profile, 3, source=source, min_gain=min_gain)
+        plan = scheduler.step(range(8))
+        kept_away = kinds(reasons([plan], profile=profile)) == ["kept-all"]
+        assert kept_away == (plan.lengths.sum() == 24 and plan.plan.gain > 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "lengths"),
+    [
+        ({"min_lengths": [1, 1]}, [1, 1]),
+        ({"min_lengths": [2, 0], "assign_max_lengths": [1, 3]}, [1, 1]),
+    ],
+)
+def test_what_had_to_be_verified_anyway_was_kept_at_the_baseline_too(bounds, lengths):
+    source = ds.ConstantSurvival([0.9, 0.7, 0.5])
+    scheduler = ds.DelayedScheduler(PRICED, 3, source=source, min_gain=5.0, baseline="none")
+    scheduler.plan([1, 2], min_lengths=bounds["min_lengths"])
+    plan = scheduler.assign(max_lengths=bounds.get("assign_max_lengths"))
+    assert plan.lengths.tolist() == lengths
+    found = reasons([plan], profile=PRICED, **bounds)
+    assert kinds(found) == ["kept-none"]
+    assert "nothing was verified beyond what had to be (minimum lengths, explor" in found.verdict
+
+
+def test_what_was_explored_was_kept_at_the_baseline_too():
+    source = ds.AcceptanceEstimator(3, explore_every=1, prior=[0.5, 0.3, 0.1])
+    scheduler = ds.DelayedScheduler(PRICED, 3, source=source, min_gain=0.9, baseline="none")
+    plan = scheduler.step([1, 2])
+    assert (plan.lengths.tolist(), plan.plan.gain > 0.0) == ([0, 3], True)
+    assert kinds(reasons([plan], profile=PRICED)) == ["kept-none"]
+
+
+def test_bounds_that_came_after_the_plan_may_leave_no_more_than_its_capacity():
+    source = ds.ConstantSurvival([0.9, 0.7, 0.5])
+    scheduler = ds.DelayedScheduler(PRICED, 3, source=source, min_gain=5.0, baseline="none")
+    scheduler.plan([1, 2], min_lengths=[2, 0])
+    plan = scheduler.assign(max_lengths=[1, 1])
+    assert (plan.capacity, plan.lengths.tolist()) == (2, [1, 1])
+    given = {"min_lengths": [2, 0], "assign_max_lengths": [1, 1]}
+    assert kinds(reasons([plan], profile=PRICED, **given)) == ["cut"]
+
+
+@pytest.mark.parametrize(
+    ("probes", "mode", "kind"),
+    [
+        ([2, 4, 64], "ragged", "unmeasured"),  # 5..8 tokens were not measured
+        ([2, 4, 7], "ragged", "survival"),  # 7 tokens were, and promised less
+        ([2, 4, 7], "uniform", "unmeasured"),  # two equal lengths never make 7
+        ([2, 4, 8], "uniform", "survival"),
+    ],
+)
+def test_survival_is_not_blamed_where_no_larger_size_was_measured(probes, mode, kind):
+    profile = ds.SpsProfile(probes, step_ms=[10, 10.1, 40], lookup="exact")
+    source = ds.ConstantSurvival([0.9, 0.9, 0.9])
+    plan = ds.DelayedScheduler(profile, 3, source=source, mode=mode).step([1, 2])
+    assert plan.lengths.tolist() == [1, 1]
+    found = reasons([plan], profile=profile)
+    assert kinds(found) == [kind]
+    if kind == "unmeasured":
+        assert found.verdict.endswith("measure more sizes, or use lookup='ceil'.")
+
+
+def test_captured_sizes_that_were_not_measured_are_no_larger_choice():
+    profile = ds.SpsProfile([4, 64], step_ms=[10, 11], lookup="exact")
+    options = {"captures": [4, 8, 16], "source": ds.ConstantSurvival([0.9, 0.9, 0.9])}
+    m = monitor(profile=profile, captures=options["captures"])
+    m.record(ds.DelayedScheduler(profile, 3, **options).step([1, 2]))
+    assert kinds(m.explain()) == ["unmeasured"]
+
+
+def test_without_a_profile_nobody_knows_what_was_measured():
+    m = monitor()
+    m.record(ds.allocate(CONFIDENCE, PROFILE))
+    assert m.decisions["unmeasured"].tolist() == [-1]
+    assert json.loads(m.to_jsonl())["unmeasured"] is None
+
+
 @pytest.mark.parametrize("baseline", ["all", "none"])
 def test_a_path_that_costs_more_than_it_gains_is_why_the_baseline_ran(baseline):
     source = ds.ConstantSurvival([0.9, 0.5, 0.4] if baseline == "all" else [0.3, 0.0, 0.0])
@@ -226,7 +338,17 @@ def test_a_path_that_costs_more_than_it_gains_is_why_the_baseline_ran(baseline):
     assert plan.lengths.tolist() == ([3, 3] if baseline == "all" else [0, 0])
     found = reasons([plan], profile=GUARDED)
     assert kinds(found) == ["overhead"]
-    assert "the scheduling path takes more time than its choice would gain" in found.verdict
+    assert "because every other choice, the time of the scheduling path incl" in found.verdict
+
+
+def test_an_unmeasured_baseline_may_run_without_a_path_that_costs():
+    profile = ds.SpsProfile([2, 4, 9], step_ms=[10, 12, 20], lookup="exact")
+    source = ds.ConstantSurvival([0.99, 0.98, 0.97])
+    plan = ds.DelayedScheduler(profile, 3, source=source, min_gain=0.0).step([1, 2])
+    assert (plan.lengths.tolist(), plan.plan.gain < -0.1) == ([3, 3], True)
+    found = reasons([plan], profile=profile)
+    assert kinds(found) == ["overhead"]
+    assert found.verdict.endswith(" would have lost against the baseline, so that ran.")
 
 
 def test_a_flat_profile_is_the_reason_even_under_a_guard():

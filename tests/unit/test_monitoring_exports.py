@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from monitored import PLAN, PROFILE, monitor
-from strategies import BAD_CONFIDENCES, CONFIDENCES, examples, profiles
+from strategies import BAD_CONFIDENCES, CONFIDENCES, bounds, examples, profiles
 
 import dspark_sched as ds
 from dspark_sched.monitoring.explain import WORDS
@@ -56,24 +56,10 @@ def test_jsonl_gives_back_the_same_rows():
 def recorded(draw):
     """A monitor after some steps of a random scheduler, in part reported."""
     profile, gamma = draw(profiles()), draw(st.integers(1, 4))
-    options = {
-        "captures": draw(st.sampled_from([None, [4, 8, 16]])),
-        "mode": draw(st.sampled_from(["ragged", "uniform"])),
-        "min_gain": draw(st.sampled_from([None, 0.0, 9.0])),
-        "baseline": draw(st.sampled_from(["all", "none"])),
-        "drafting": draw(st.sampled_from([None, ds.Drafting(profile, dwell=0, probe_every=2)])),
-        "source": draw(
-            st.sampled_from(
-                [
-                    "head",
-                    ds.AcceptanceEstimator(gamma, explore_every=2),
-                    ds.ConstantSurvival([0.5] * gamma),
-                ]
-            )
-        ),
-    }
-    if options["min_gain"] is not None:
-        options["overhead_seconds"] = draw(st.sampled_from([0.0, 0.1]))
+    if draw(st.booleans()):
+        seconds = 1.0 / profile.steps_per_second
+        profile = ds.SpsProfile(profile.batch_tokens, step_seconds=seconds, lookup="exact")
+    options = draw(loop_options(profile, gamma))
     scheduler = ds.DelayedScheduler(profile, gamma, lag=1, invalid="drop", **options)
     m = monitor(size=20, gamma=gamma, profile=profile, captures=options["captures"])
     for _ in range(draw(st.integers(1, 6))):
@@ -81,12 +67,38 @@ def recorded(draw):
     return m
 
 
+@st.composite
+def loop_options(draw, profile, gamma):
+    sources = [
+        "head",
+        ds.AcceptanceEstimator(gamma, explore_every=1),
+        ds.AcceptanceEstimator(gamma, explore_every=2, prior=[0.1] * gamma),
+        ds.ConstantSurvival([0.5] * gamma),
+    ]
+    options = {
+        "captures": draw(st.sampled_from([None, [4, 8, 16]])),
+        "mode": draw(st.sampled_from(["ragged", "uniform"])),
+        "min_gain": draw(st.sampled_from([None, 0.0, 9.0])),
+        "baseline": draw(st.sampled_from(["all", "none"])),
+        "drafting": draw(st.sampled_from([None, ds.Drafting(profile, dwell=0, probe_every=2)])),
+        "source": draw(st.sampled_from(sources)),
+    }
+    if options["min_gain"] is not None:
+        options["overhead_seconds"] = draw(st.sampled_from([0.0, 0.1]))
+    if options["captures"] is not None:
+        options["fill_padding"] = draw(st.booleans())
+    return options
+
+
 def record_one(draw, m, scheduler, gamma, options):
     num_requests = draw(st.integers(0, 5))
-    last = np.array([draw(st.integers(0, gamma)) for _ in range(num_requests)], np.int32)
+    first, last = draw(bounds(num_requests, gamma))
     emits = np.array([draw(st.booleans()) for _ in range(num_requests)], bool)
-    facts = {"max_lengths": last, "emits": emits}
-    plan = scheduler.plan(np.arange(num_requests), **facts)
+    if options["mode"] == "uniform":  # longer ones may suit no other request
+        first = np.zeros_like(first)
+    facts = {"max_lengths": last, "min_lengths": first * emits, "emits": emits}
+    weights = [draw(st.sampled_from([0.1, 1.0, 9.0])) for _ in range(num_requests)]
+    plan = scheduler.plan(np.arange(num_requests), weights=weights, **facts)
     halves = {}
     if options["mode"] == "ragged" and draw(st.booleans()):
         halves = {"max_lengths": np.array(last[::-1])}
@@ -133,6 +145,16 @@ def test_jsonl_can_go_on_where_it_ended():
     m.record(PLAN)
     assert start + m.to_jsonl(since=next_step) == m.to_jsonl()
     assert monitor().to_jsonl() == ""
+
+
+@pytest.mark.parametrize(
+    ("since", "message"),
+    [("x", "since must be an integer; got 'x' (str)"), (-1, "since must be at least 0; got -1")],
+)
+def test_a_start_that_is_no_step_is_refused(since, message):
+    with pytest.raises(ds.InputError) as error:
+        busy().to_jsonl(since=since)
+    assert str(error.value) == message
 
 
 def parsed(text):
