@@ -2,6 +2,9 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
+from contextlib import contextmanager
+from copy import deepcopy
 
 import numpy as np
 
@@ -14,6 +17,7 @@ __all__ = ["RequestCost", "SpsProfile"]
 LOOKUPS = ("ceil", "linear", "floor", "exact")
 BEYOND = ("extrapolate", "raise")
 TABLE_LIMIT = 1 << 20
+LARGEST = float(np.finfo(np.float64).max)
 
 
 class RequestCost:
@@ -96,7 +100,7 @@ class SpsProfile:
     identity : dict, optional
         Where it was measured: ``model``, ``gpu``, ``tp``, ``gamma``, ``captures``,
         ``context_tokens`` (a number, or [low, high]), ...; see `check_identity`. Kept as JSON holds
-        it: NumPy's numbers become Python's, arrays and tuples lists.
+        it: NumPy's numbers become Python's, arrays and tuples lists; None: not stated.
     details : dict, optional
         How it was measured or fitted; kept alike, never interpreted.
     notes : sequence of str
@@ -250,13 +254,13 @@ class SpsProfile:
 
     @property
     def identity(self):
-        """Where the profile was measured."""
-        return dict(self._identity)
+        """Where the profile was measured; a copy, as ``details`` is."""
+        return deepcopy(self._identity)
 
     @property
     def details(self):
         """How the profile was measured or fitted."""
-        return dict(self._details)
+        return deepcopy(self._details)
 
     @property
     def notes(self):
@@ -280,7 +284,7 @@ class SpsProfile:
             "batch_tokens": self._batch_tokens.tolist(),
             "values": self._values.tolist(),
             **{name: part.content() for name, part in self._costs},
-            "identity": self._identity,
+            "identity": self.identity,
         }
 
     def check_identity(self, expected):
@@ -296,12 +300,12 @@ class SpsProfile:
         ------
         InputError
             Lists exactly the keys that differ, with both values; a key that the profile does not
-            state differs, too. Keys that ``expected`` leaves out are not compared.
+            state differs, too. Keys that ``expected`` leaves out or gives as None are not compared.
         """
         differing = [
             f"{key} {_shown(self._identity.get(key))} / {_shown(value)}"
             for key, value in _as_json(expected, "expected").items()
-            if not _fits(self._identity.get(key), value)
+            if value is not None and not _fits(self._identity.get(key), value)
         ]
         if differing:
             raise InputError(
@@ -523,30 +527,48 @@ def look_up(x, probes, values, lookup):
     return values[np.clip(index, 0, len(values) - 1)]
 
 
+@contextmanager
+def nested(name):
+    """Refuse a value that contains itself."""
+    try:
+        yield
+    except RecursionError:
+        raise InputError(f"{name} contains itself, or is nested too deeply: flatten it") from None
+
+
 def _as_json(stated, name):
-    """A copy of a dict with text as keys and plain values, or an error that names the key."""
-    stated = dict(stated or {})
-    for key in stated:
-        if not isinstance(key, str):
-            raise InputError(f"{name} has the key {key!r}; keys are text")
-    return {key: _plain(value, f"{name}[{key!r}]") for key, value in stated.items()}
+    """A copy of a dict as JSON gives it back, or an error that names the key."""
+    if stated is None:
+        return {}
+    if not isinstance(stated, Mapping):
+        raise InputError(f"{name} must be a dict; got {checks.shown(stated)}")
+    with nested(name):
+        return json.loads(json.dumps(_plain(stated, name), allow_nan=False))
 
 
 def _plain(value, where):
-    def numbers(held):
-        if isinstance(held, np.generic | np.ndarray) and held.dtype.kind in "biufU":
-            return held.tolist()
+    """A value of Python's own types, or an error that names its place."""
+    if isinstance(value, np.generic | np.ndarray):
+        if value.dtype.kind in "biuU" or value.dtype.char in "efd":
+            value = value.tolist()
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str):
+                raise InputError(f"{where} has the key {key!r}; keys are text")
+        return {key: _plain(held, f"{where}[{key!r}]") for key, held in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(held, f"{where}[{i}]") for i, held in enumerate(value)]
+    if isinstance(value, int | float) and not abs(value) <= LARGEST:
         raise InputError(
-            f"{where} holds a {type(held).__name__}; pass text, numbers, bools, None, and lists "
-            f"and dicts of them"
+            f"{where} is NaN, infinite or beyond all floats, which JSON cannot hold; pass a finite "
+            f"number, or None"
         )
-
-    try:
-        return json.loads(json.dumps(value, default=numbers))
-    except (TypeError, ValueError, RecursionError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{where} is not what JSON can hold: {error}") from None
+    if value is None or isinstance(value, str | int | float):
+        return value
+    raise InputError(
+        f"{where} holds a {type(value).__name__}; pass text, numbers, bools, None, and lists and "
+        f"dicts of them"
+    )
 
 
 def _fits(measured, now):

@@ -199,13 +199,46 @@ def test_a_profile_does_not_change_with_the_identity_it_was_given():
     assert profile.digest == before
 
 
+def test_nothing_done_to_what_a_profile_hands_out_changes_it():
+    held = {"captures": [8, 16], "fit": {"cells": [1]}}
+    profile = ds.SpsProfile([4, 8], step_ms=[1, 2], identity=held, details=held)
+    before = profile.digest
+    for handed_out in (profile.identity, profile.details, profile.content()["identity"]):
+        handed_out["captures"].append(32)
+        handed_out["fit"]["cells"].clear()
+    assert profile.digest == before
+    assert profile.identity == profile.details == held
+
+
+def test_a_key_without_a_value_is_not_stated():
+    profile = ds.SpsProfile([4, 8], step_ms=[1, 2], identity={"tp": None, "gamma": 7})
+    profile.check_identity({"tp": None, "gpu": None, "gamma": None})
+    with pytest.raises(ds.InputError) as error:
+        profile.check_identity({"tp": 4, "gpu": "A", "gamma": 7})
+    assert "(measured / now): tp not stated / 4; gpu not stated / A. " in str(error.value)
+
+
+ITSELF = []
+ITSELF.append(ITSELF)
+
+
 @pytest.mark.parametrize("name", ["identity", "details"])
 @pytest.mark.parametrize(
     ("held", "message"),
     [
         ({"gpu": object}, "['gpu'] holds a type; pass text, numbers, bools, None, and lists and"),
-        ({"a": [{"b": {1}}]}, "['a'] holds a set; pass text, "),
+        ({"a": [{"b": {1}}]}, "['a'][0]['b'] holds a set; pass text, "),
         ({4: "tp"}, " has the key 4; keys are text"),
+        ({"a": {1: 2, "1": 3}}, "['a'] has the key 1; keys are text"),
+        ({"a": float("nan")}, "['a'] is NaN, infinite or beyond all floats, which JSON cannot"),
+        ({"a": {"b": [1.0, np.inf]}}, "['a']['b'][1] is NaN, infinite or beyond all floats, "),
+        ({"a": np.array([1.0, np.nan])}, "['a'][1] is NaN, infinite or beyond all floats, "),
+        ({"a": np.longdouble(1)}, "['a'] holds a longdouble; pass text, numbers, bools, None, and"),
+        ({"a": ITSELF}, " contains itself, or is nested too deeply"),
+        ({"a": 10**5000}, "['a'] is NaN, infinite or beyond all floats, "),
+        ("tp=4", " must be a dict; got 'tp=4'"),
+        ([("tp", 4)], " must be a dict; got [('tp', 4)]"),
+        (5, " must be a dict; got 5"),
     ],
 )
 def test_what_json_cannot_hold_is_refused_by_name_at_construction(name, held, message):
