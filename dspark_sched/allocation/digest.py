@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import checks
 from ..checks import InputError
-from ..profile import SpsProfile
+from ..profile import LARGEST, SpsProfile, nested
 from .drafting import Drafting
 from .estimator import AcceptanceEstimator, ConstantSurvival
 
@@ -64,7 +64,8 @@ def inputs_digest(
     they lead to one decision (float16 counts as float32, survivals are float64 products), and so do
     all byte orders and strides. -0.0 counts as 0.0, and all NaN are one. What is not given counts
     as what that means: bounds of 0 and gamma (known from the confidences, so only with them),
-    weights of 1, every request emits. Other weights count as they are, not by their ratios.
+    weights of 1, every request emits. Other weights count as they are, not by their ratios. What
+    rows hold that offer no drafts (not emitting, or a maximum of 0 of the plan) does not count.
     """
     gamma = None
     if confidence is not None:
@@ -75,21 +76,22 @@ def inputs_digest(
         num_requests = 0 if request_ids is None else np.size(request_ids)
     if drafts is not None and not isinstance(drafts, bool | np.bool):
         raise InputError(f"drafts must be True, False or None; got {drafts!r}")
+    most = _bound(max_lengths, num_requests, gamma, "max_lengths")
+    emits = _per_row(emits, num_requests, True, "emits")
     parts = (
-        confidence,
+        None if confidence is None else _offered(confidence, most, emits),
         None if request_ids is None else checks.as_ids(request_ids, num_requests),
-        _bound(max_lengths, num_requests, gamma, "max_lengths"),
+        most,
         _bound(min_lengths, num_requests, 0, "min_lengths"),
         _bound(assign_max_lengths, num_requests, gamma, "assign_max_lengths"),
         other_tokens,
         _per_row(weights, num_requests, 1.0, "weights"),
-        _per_row(emits, num_requests, True, "emits"),
+        emits,
         drafts,
         history,
     )
-    state = hashlib.sha256()
-    _feed(state, parts)
-    return state.hexdigest()
+    with nested("history"):
+        return _sha256(parts)
 
 
 def configuration_digest(configuration):
@@ -118,17 +120,21 @@ def configuration_digest(configuration):
             f"configuration must be a DelayedScheduler or a mapping of names to values; got "
             f"{type(configuration).__name__}"
         )
-    state = hashlib.sha256()
-    _feed(state, _plain(configuration, "configuration"))
-    return state.hexdigest()
+    with nested("configuration"):
+        return _sha256(_plain(configuration, "configuration"))
 
 
 def _plain(value, where):
     """A value of a configuration as tuples of text, None, float64, and bytes for all the rest."""
     if isinstance(value, Enum):
         return b"enum", type(value).__name__, value.name
-    if value is None or isinstance(value, str):
+    if value is None:
+        return None
+    if isinstance(value, str):
+        _as_utf8(value, where)
         return value
+    if isinstance(value, int) and abs(value) > LARGEST:
+        raise InputError(f"{where} holds an integer beyond all floats; pass it as text")
     if isinstance(value, int | float):
         is_whole = isinstance(value, int) or value.is_integer()
         return b"%d" % int(value) if is_whole else float(value)
@@ -156,7 +162,26 @@ def _items(mapping, where):
     for name in mapping:
         if not isinstance(name, str):
             raise InputError(f"{where} has the key {name!r}; keys are text")
+        _as_utf8(name, where)
     return ((name, _plain(mapping[name], f"{where}[{name!r}]")) for name in sorted(mapping))
+
+
+def _as_utf8(text, where):
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise InputError(
+            f"{where} holds {checks.shown(text)}, which is no Unicode text; pass a name without "
+            f"surrogates"
+        ) from None
+
+
+def _offered(confidence, most, emits):
+    """Confidences, NaN in the rows that offer no drafts: what they hold is not looked at."""
+    offers = np.ones(len(confidence), bool) if emits is None else emits
+    if most is not None:
+        offers = offers & (most > 0)
+    return confidence if offers.all() else np.where(offers[:, None], confidence, np.nan)
 
 
 def _bound(lengths, num_requests, default, name):
@@ -180,6 +205,12 @@ def _per_row(values, num_requests, default, name):
     return None if (array == default).all() else array
 
 
+def _sha256(value):
+    state = hashlib.sha256()
+    _feed(state, value)
+    return state.hexdigest()
+
+
 def _feed(state, value):
     """Hash one value with its kind and size before it, so that no two values look alike."""
     if isinstance(value, msgspec.Struct):
@@ -191,7 +222,7 @@ def _feed(state, value):
     elif value is None:
         state.update(b"n")
     elif isinstance(value, str):
-        text = value.encode()
+        text = _as_utf8(value, "history")
         state.update(struct.pack("<cq", b"s", len(text)) + text)
     elif isinstance(value, bytes):
         state.update(struct.pack("<cq", b"b", len(value)) + value)

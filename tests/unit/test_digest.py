@@ -57,6 +57,33 @@ def test_zero_has_no_sign_and_nan_no_payload():
     assert inputs_digest(narrow[None]) == inputs_digest([[np.nan, np.nan]])
 
 
+def test_what_rows_hold_that_offer_no_drafts_does_not_count():
+    """Not emitting, or a maximum of 0 of the plan; that of assign comes after the history."""
+
+    def num_digests(**facts):
+        rows = ([0.123] * 3, [np.nan, 7.0, 0.5])
+        return len({inputs_digest([CONFIDENCE[0], row], IDS, **facts) for row in rows})
+
+    assert num_digests(emits=[True, False]) == 1
+    assert num_digests(max_lengths=[3, 0]) == 1
+    assert num_digests(max_lengths=[0, 3], emits=[True, False]) == 1
+    assert num_digests(assign_max_lengths=[3, 0]) == 2
+    assert num_digests(max_lengths=[0, 1], emits=[False, True]) == 2
+
+
+@pytest.mark.parametrize("given", [{"emits": [True, False]}, {"max_lengths": [3, 0]}])
+def test_ranks_that_differ_only_in_rows_that_offer_no_drafts_agree(given):
+    ranks = [ds.DelayedScheduler(PROFILE, 3) for _ in range(2)]
+    for step in range(4):
+        records = []
+        for rank, left_over in zip(ranks, (0.123, np.nan), strict=True):
+            history, confidence = rank.state, np.array([CONFIDENCE[0], [left_over] * 3])
+            taken = rank.step(IDS, confidence, **given)
+            of = {"step": step, "history": history, "configuration": rank} | given
+            records.append(ds.Decision.of(taken, PROFILE, confidence, IDS, **of))
+        assert not ds.agree(records, "tensor").is_fallback
+
+
 def test_the_smallest_difference_is_a_difference():
     above = np.nextafter(0.5, 1.0)
     assert inputs_digest([[0.5]]) != inputs_digest([[above]])
@@ -244,6 +271,25 @@ def test_a_foreign_object_in_a_configuration_is_refused_by_place_and_type(
     with pytest.raises(ds.InputError) as error:
         configuration_digest(configuration)
     assert str(error.value).startswith(f"{place} holds a {kind}; pass None, bools, numbers, ")
+
+
+ITSELF = []
+ITSELF.append(ITSELF)
+
+
+@pytest.mark.parametrize(
+    ("held", "message"),
+    [
+        ({"a": ["\udcff"]}, "configuration['a'][0] holds '\\udcff', which is no Unicode text"),
+        ({"\udcff": 1}, "configuration holds '\\udcff', which is no Unicode text"),
+        ({"a": 10**5000}, "configuration['a'] holds an integer beyond all floats; pass it"),
+        ({"a": ITSELF}, "configuration contains itself, or is nested too deeply"),
+    ],
+)
+def test_a_value_of_a_configuration_without_a_digest_is_refused_in_words(held, message):
+    with pytest.raises(ds.InputError) as error:
+        configuration_digest(held)
+    assert str(error.value).startswith(message)
 
 
 def test_a_name_in_a_configuration_is_text():
