@@ -1,5 +1,7 @@
 """What all ranks do in one step, from the decision of each."""
 
+from collections.abc import Iterable
+
 import msgspec
 import numpy as np
 
@@ -20,15 +22,16 @@ class Agreement(msgspec.Struct, frozen=True):
     bucket : int
         Tokens that every rank pads its pass to; -1: no rank pads to a captured size.
     padded_tokens : int
-        The common number of tokens where shapes must be equal: the bucket, else the largest batch.
-        0 if a rank falls back.
+        The common number of tokens where shapes must be equal, so what every rank launches at: the
+        bucket, else the largest batch; if a rank falls back, the largest pass without drafts.
     draft_next : bool
         Whether the next step drafts on all ranks: if one of them has requests and wants to; in a
         fallback only the ranks that decided are asked, and it drafts if none did. Each rank must
         pass it to its next ``plan`` or ``step``, as ``drafts=``; left out, the rank follows its own
         switch, and ranks that disagree run different passes.
     fallback_ranks : tuple of int
-        Ranks without a decision. If there is one, all ranks must fall back in this step.
+        Ranks without a decision. If there is one, all ranks must fall back in this step: they
+        verify nothing, and run ``padded_tokens`` or the next captured size.
     """
 
     bucket: int
@@ -50,11 +53,12 @@ def agree(records, parallel="data"):
     records : sequence of Decision
         Of one step, by rank: of all plans before the launch (``Decision.of_plan``), or of all
         lengths after it. An idle rank takes part with a decision on 0 requests, a rank that cannot
-        decide with ``Decision.fallback(step)``.
+        decide with ``Decision.fallback(step, batch_tokens)``.
     parallel : {"data", "tensor"}
-        "data": each rank has its own requests, only the padded shape is common. It is the largest
-        bucket; if a rank with tokens has no bucket, no rank pads to one. "tensor": all ranks hold
-        the same requests, so everything must be equal.
+        "data": each rank has its own requests; the padded shape is common, and all draft or none.
+        The shape is the largest bucket; if a rank with tokens has no bucket, no rank pads to one,
+        and it is the largest batch. "tensor": all ranks hold the same requests, so everything must
+        be equal.
 
     Returns
     -------
@@ -68,6 +72,10 @@ def agree(records, parallel="data"):
         Ranks that differ in what they must share; both ranks, the field and the values are named.
     """
     checks.check_choice(parallel, PARALLEL, "parallel")
+    if not isinstance(records, Iterable):
+        raise InputError(
+            f"agree takes a sequence of Decision, by rank; got {checks.shown(records)}"
+        )
     records = list(records)
     if not records:
         raise InputError("agree needs the decision of at least one rank; got none")
@@ -83,7 +91,8 @@ def agree(records, parallel="data"):
     _check_equal(deciding, _SHARED[parallel])
     draft_next = _drafts_next([record for _, record in deciding])
     if fallback_ranks:
-        return Agreement(-1, 0, draft_next, fallback_ranks)
+        padded_tokens = max(record.tokens_without_drafts for record in records)
+        return Agreement(-1, padded_tokens, draft_next, fallback_ranks)
     bucket = _common_bucket(records)
     padded_tokens = bucket if bucket >= 0 else max(record.batch_tokens for record in records)
     return Agreement(bucket, padded_tokens, draft_next)
@@ -104,7 +113,7 @@ def _drafts_next(deciding):
 
 #: What ranks must share, in the order in which a difference explains those after it.
 _SHARED = {
-    "data": ("is_planned", "profile_digest", "source", "configuration_digest"),
+    "data": ("is_planned", "profile_digest", "source", "configuration_digest", "is_drafted"),
     "tensor": (
         "is_planned",
         "profile_digest",
@@ -127,6 +136,8 @@ _REMEDIES = {
     "source": "configure the same source of confidences on all ranks",
     "configuration_digest": "give all schedulers the same lag, captures, options and plain "
     "profile, and pass configuration= to Decision.of on all ranks",
+    "is_drafted": "pass drafts=agree(...).draft_next of the step before to every rank, idle ones, "
+    "too",
     "inputs_digest": f"they saw different confidences, ids, bounds or history; {_DECIDE_ONCE}",
 }
 

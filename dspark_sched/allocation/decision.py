@@ -15,6 +15,7 @@ from .. import checks
 from ..checks import InputError
 from ..types import Allocation, Status, StepPlan
 from . import wire
+from .base import check_profile
 from .digest import configuration_digest, inputs_digest
 from .wire import SOURCES
 
@@ -38,7 +39,8 @@ class Decision(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     capacity : int
         Drafts that could have been admitted, ``lengths.sum()`` or more.
     batch_tokens : int
-        R + other tokens + ``lengths.sum()``; in a planned record + ``capacity`` instead.
+        R + other tokens + ``lengths.sum()``; in a planned record + ``capacity`` instead, in a
+        fallback without drafts.
     bucket : int
         Tokens that the pass is padded to; -1: it is not padded.
     profile_digest, configuration_digest, inputs_digest : str
@@ -86,16 +88,28 @@ class Decision(msgspec.Struct, frozen=True, eq=False, kw_only=True):
                 f"a planned record has no lengths yet, all are 0; got {total} drafts. Record an "
                 f"assigned step with Decision.of"
             )
-        if self.batch_tokens < len(self.lengths) + total:
+        missing = len(self.lengths) - self.tokens_without_drafts
+        if missing > 0:
             raise InputError(
                 f"batch_tokens {self.batch_tokens} is below requests + drafts = "
-                f"{len(self.lengths) + total}; one anchor per request counts, too"
+                f"{self.batch_tokens + missing}; one anchor per request counts, too"
             )
         if self.bucket != -1 and self.bucket < self.batch_tokens:
             raise InputError(
                 f"bucket {self.bucket} is smaller than the batch of {self.batch_tokens} tokens; "
                 f"take the next captured size, or -1 for a pass that is not padded"
             )
+
+    @property
+    def is_drafted(self):
+        """Whether this step drafts."""
+        return Status.NOT_DRAFTED not in self.status
+
+    @property
+    def tokens_without_drafts(self):
+        """Anchors and other tokens: what the pass has if it verifies nothing."""
+        drafts = self.capacity if self.is_planned else int(self.lengths.sum(dtype=np.int64))
+        return self.batch_tokens - drafts
 
     def _normalise(self):
         """Give every field the one type that the bytes hold, or refuse it by name."""
@@ -147,7 +161,8 @@ class Decision(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         profile : SpsProfile
         confidence, request_ids, max_lengths, min_lengths, weights, emits, drafts
             What the allocation was made from, as it was passed to ``allocate``, ``step`` or
-            ``plan``; no confidence where the step took none.
+            ``plan``; no confidence where the step took none (it does not count where the step does
+            not draft).
         step : int
             Counter of the loop, the same on all ranks.
         assign_max_lengths : array_like of int, shape (R,), optional
@@ -168,8 +183,8 @@ class Decision(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         Raises
         ------
         InputError
-            Inputs that do not belong to the allocation: another number of requests, a bucket that
-            is too small.
+            Inputs that do not belong to the allocation: another number of requests, fewer
+            positions than a length, a bucket that is too small.
         """
         if not isinstance(allocation, Allocation):
             raise InputError(
@@ -177,13 +192,6 @@ class Decision(msgspec.Struct, frozen=True, eq=False, kw_only=True):
                 f"is recorded with Decision.of_plan"
             )
         plan, lengths = allocation.plan, allocation.lengths
-        if confidence is not None:
-            confidence = checks.as_confidence(confidence)
-            if len(confidence) != len(lengths):
-                raise InputError(
-                    f"the allocation has {len(lengths)} requests, confidence {len(confidence)} "
-                    f"rows; pass the confidences that it was made from"
-                )
         anchors_and_drafts = len(lengths) + int(lengths.sum(dtype=np.int64))
         if bucket is None:
             bucket = -1 if plan is None else plan.bucket
@@ -196,7 +204,7 @@ class Decision(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             profile_digest=_profile_digest(profile),
             configuration_digest=_configuration_digest(configuration),
             inputs_digest=inputs_digest(
-                confidence,
+                _confidence_of(allocation, confidence),
                 request_ids,
                 num_requests=len(lengths),
                 max_lengths=max_lengths,
@@ -290,20 +298,24 @@ class Decision(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         )
 
     @classmethod
-    def fallback(cls, step):
-        """No decision: this rank cannot decide step ``step``, so all ranks must fall back."""
+    def fallback(cls, step, batch_tokens=0):
+        """No decision: this rank cannot decide step ``step``, so all ranks must fall back.
+
+        ``batch_tokens``: anchors and other tokens of its pass, which then has no drafts (0: the
+        rank is idle); ``agree`` answers with the most of all ranks.
+        """
         return cls(
             step=step,
             lengths=np.empty(0, np.int32),
             capacity=0,
-            batch_tokens=0,
+            batch_tokens=batch_tokens,
             is_fallback=True,
         )
 
     @staticmethod
     def num_bytes(num_requests):
         """Size of a decision on ``num_requests`` requests, for buffers of a collective."""
-        return wire.num_bytes(num_requests)
+        return wire.num_bytes(checks.as_count(num_requests, "num_requests"))
 
     def to_bytes(self, num_bytes=None):
         """Serialise; ``num_bytes`` fills up with zeros, for collectives of one size.
@@ -316,7 +328,7 @@ class Decision(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         content = wire.packed(self)
         if num_bytes is None:
             return content
-        if num_bytes < len(content):
+        if checks.as_count(num_bytes, "num_bytes") < len(content):
             raise InputError(
                 f"a decision on {len(self.lengths)} requests takes {len(content)} bytes, more than "
                 f"num_bytes = {num_bytes}; size buffers by Decision.num_bytes(most requests)"
@@ -354,8 +366,30 @@ class Decision(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         return hash(self.to_bytes())
 
 
-@lru_cache(maxsize=4)
+def _confidence_of(allocation, confidence):
+    """The confidences that an allocation was made from; None where they were not looked at."""
+    if confidence is None or Status.NOT_DRAFTED in allocation.status:
+        return None
+    confidence, lengths = checks.as_confidence(confidence), allocation.lengths
+    if len(confidence) != len(lengths):
+        raise InputError(
+            f"the allocation has {len(lengths)} requests, confidence {len(confidence)} rows; pass "
+            f"the confidences that it was made from"
+        )
+    for row in np.flatnonzero(lengths > confidence.shape[1])[:1]:
+        raise InputError(
+            f"the allocation verifies {lengths[row]} drafts of row {row}, confidence has "
+            f"{confidence.shape[1]} columns; pass the confidences that it was made from"
+        )
+    return confidence
+
+
 def _profile_digest(profile):
+    return _digest_of(check_profile(profile, "profile"))
+
+
+@lru_cache(maxsize=4)
+def _digest_of(profile):
     return profile.digest
 
 

@@ -49,8 +49,9 @@ def layout(lengths, positions=None, *, pad_to=None, dtype=np.int32):
         Position of each request's anchor in its sequence. Default 0: positions count from the
         anchor.
     pad_to : int, optional
-        Rows of the pass, such as the captured size that it runs at. Rows past ``num_tokens`` are
-        padding. -1, as a ``bucket`` says it, or None: not padded.
+        Rows of the pass, such as the captured size that it runs at, or ``padded_tokens`` of
+        ``agree``. Rows past ``num_tokens`` are padding. -1, as a ``bucket`` says it, or None: not
+        padded.
     dtype : {int32, int64}
         Of ``row_offsets`` and ``request_index``.
 
@@ -72,9 +73,7 @@ def layout(lengths, positions=None, *, pad_to=None, dtype=np.int32):
     >>> pass_.row_offsets, pass_.position_ids
     (array([0, 3, 4], dtype=int32), array([10, 11, 12,  7,  0]))
     """
-    dtype = np.dtype(dtype)
-    if dtype not in (np.int32, np.int64):
-        raise InputError(f"dtype must be int32 or int64; got {dtype}")
+    dtype = _index_dtype(dtype)
     lengths = _per_request(lengths, None, "lengths", np.iinfo(np.int32).max)
     num_requests = len(lengths)
     offsets = np.zeros(num_requests + 1, np.int64)
@@ -99,6 +98,17 @@ def layout(lengths, positions=None, *, pad_to=None, dtype=np.int32):
     position_ids = np.zeros(num_rows, np.int64)
     position_ids[:num_tokens] = np.arange(num_tokens) + np.repeat(shifts, lengths + 1)
     return Layout(offsets.astype(dtype), num_tokens, request_index, position_ids)
+
+
+def _index_dtype(dtype):
+    """int32 or int64, in whatever form NumPy takes it."""
+    try:
+        found = np.dtype(dtype)
+    except (TypeError, ValueError):
+        raise InputError(f"dtype must be int32 or int64; got {checks.shown(dtype)}") from None
+    if found not in (np.int32, np.int64):
+        raise InputError(f"dtype must be int32 or int64; got {found}")
+    return found
 
 
 def _per_request(values, num_requests, name, most):

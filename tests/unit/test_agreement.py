@@ -35,8 +35,23 @@ def test_one_rank_that_falls_back_takes_all_with_it(parallel):
     ranks = [ds.Decision.from_bytes(rank.to_bytes()) for rank in ranks]
     found = ds.agree(ranks, parallel)
     assert found.is_fallback
-    assert found == ds.Agreement(bucket=-1, padded_tokens=0, draft_next=True, fallback_ranks=(1,))
+    assert found == ds.Agreement(bucket=-1, padded_tokens=2, draft_next=True, fallback_ranks=(1,))
     assert not ds.agree(ranks[::2], parallel).is_fallback
+
+
+def test_in_a_fallback_all_ranks_run_the_largest_pass_without_drafts():
+    none, more = ds.Decision.fallback(5), ds.Decision.fallback(5, batch_tokens=9)
+    loaded = msgspec.structs.replace(on(3, bucket=64), batch_tokens=3 + 9 + 4)  # 4 other tokens
+    for ranks, tokens in (
+        ([on(1), none, on(2)], 2),
+        ([on(1), none, loaded], 7),
+        ([more, loaded], 9),
+        ([none, more], 9),
+        ([none, planned_on(2)[0], planned_on(5)[0]], 5),
+        ([none], 0),
+    ):
+        found = ds.agree(ranks)
+        assert (found.bucket, found.padded_tokens, found.is_fallback) == (-1, tokens, True)
 
 
 def test_a_difference_is_an_error_even_if_another_rank_falls_back():
@@ -93,6 +108,54 @@ def test_the_documented_recipe_goes_on_after_a_fallback(drafting, parallel):
     assert all(drafted) == (drafting is None)
 
 
+def test_ranks_that_go_back_to_the_state_before_a_fallback_agree_again():
+    """One call a step, tensor-parallel: rank 0 has stepped when rank 1 turns out to have not."""
+    ranks = [ds.DelayedScheduler(PROFILE, 3, drafting=DRAFTING) for _ in range(2)]
+    random, drafts = np.random.default_rng(0), None
+    for step in range(8):
+        confidence = random.random((2, 3))
+        befores, records = [rank.state for rank in ranks], []
+        for number, (rank, history) in enumerate(zip(ranks, befores, strict=True)):
+            if (number, step) == (1, 3):
+                records.append(ds.Decision.fallback(step, batch_tokens=2))
+                continue
+            taken = rank.step(IDS, confidence, drafts=drafts)
+            given = {"step": step, "history": history, "configuration": rank, "drafts": drafts}
+            records.append(ds.Decision.of(taken, PROFILE, confidence, IDS, **given))
+        agreed = ds.agree(records, "tensor")
+        assert agreed.is_fallback == (step == 3)
+        if agreed.is_fallback:
+            for rank, history in zip(ranks, befores, strict=True):
+                rank.state = history
+        drafts = agreed.draft_next
+
+
+def drafting_on(num_requests, drafts):
+    """Records of a rank that was told whether to draft: of its plan, and of the step."""
+    scheduler = ds.DelayedScheduler(PROFILE, 3, drafting=DRAFTING)
+    ids = np.arange(num_requests)
+    plan = scheduler.plan(ids, drafts=drafts)
+    step = scheduler.assign(np.full((num_requests, 3), 0.9) if drafts else None)
+    return (
+        ds.Decision.of_plan(plan, PROFILE, ids, step=5, drafts=drafts),
+        ds.Decision.of(step, PROFILE, None, ids, step=5, drafts=drafts),
+    )
+
+
+@pytest.mark.parametrize("num_requests", [2, 0])
+def test_data_parallel_ranks_of_which_only_one_drafts_are_named(num_requests):
+    for drafted, plain in zip(drafting_on(2, True), drafting_on(num_requests, False), strict=True):
+        assert (drafted.is_drafted, plain.is_drafted) == (True, False)
+        for same in (drafted, plain):
+            ds.agree([same, ds.Decision.fallback(5), same])
+        with pytest.raises(ds.InputError) as error:
+            ds.agree([drafted, ds.Decision.fallback(5), plain])
+        assert str(error.value) == (
+            "ranks 0 and 2 differ in is_drafted (True / False); pass drafts=agree(...).draft_next "
+            "of the step before to every rank, idle ones, too"
+        )
+
+
 def test_ranks_of_one_step_that_were_told_differently_are_named():
     scheduler = ds.DelayedScheduler(PROFILE, 3, drafting=DRAFTING)
     plan = scheduler.step(IDS, CONFIDENCE)
@@ -132,7 +195,7 @@ def test_ranks_agree_on_the_bucket_before_the_launch():
     assert agreed == ds.Agreement(bucket=8, padded_tokens=8)
     for scheduler, size in ((first, 1), (second, 3)):
         step = scheduler.assign(np.full((size, 3), 0.9))
-        assert len(ds.layout(step.lengths, pad_to=agreed.bucket).position_ids) == 8
+        assert len(ds.layout(step.lengths, pad_to=agreed.padded_tokens).position_ids) == 8
     assert ds.agree([one, one], "tensor").bucket == 4
     assert ds.agree([one, ds.Decision.fallback(5)]).is_fallback
 
@@ -194,6 +257,8 @@ def test_tensor_parallel_ranks_that_differ_are_named_with_the_field(changes, mes
     [
         (([],), "agree needs the decision of at least one rank; got none"),
         (([decision(), None],), "rank 1 has no Decision but NoneType; "),
+        ((None,), "agree takes a sequence of Decision, by rank; got None"),
+        ((decision(),), "agree takes a sequence of Decision, by rank; got Decision("),
         (([decision()], "pipeline"), "parallel must be one of 'data', 'tensor'; got 'pipeline'"),
     ],
 )

@@ -85,14 +85,16 @@ def records(draw):
     most = 0 if is_planned else 15
     lengths = draw(hnp.arrays(np.int32, st.integers(0, 6), elements=st.integers(0, most)))
     total = int(lengths.sum())
-    batch_tokens = len(lengths) + total + draw(st.integers(0, 1000))
+    capacity = total + draw(st.integers(0, 2**40))
+    drafts = capacity if is_planned else total
+    batch_tokens = len(lengths) + drafts + draw(st.integers(0, 1000))
     hexes = st.binary(min_size=32, max_size=32).map(bytes.hex)
     return ds.Decision(
         step=draw(st.integers(0, 2**64 - 1)),
         lengths=lengths,
-        capacity=total + draw(st.integers(0, 2**40)),
+        capacity=capacity,
         batch_tokens=batch_tokens,
-        bucket=draw(st.one_of(st.just(-1), st.integers(batch_tokens, 2**40))),
+        bucket=draw(st.one_of(st.just(-1), st.integers(batch_tokens, 2**42))),
         profile_digest=draw(hexes),
         configuration_digest=draw(hexes),
         inputs_digest=draw(hexes),
@@ -164,6 +166,10 @@ def test_a_difference_in_any_field_is_a_difference():
     assert len({base, msgspec.structs.replace(base)}) == 1
 
 
+ITSELF = []
+ITSELF.append(ITSELF)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -180,6 +186,9 @@ def test_a_difference_in_any_field_is_a_difference():
         ({"weights": [1.0]}, "weights must have one value per request, shape (2,); got (1,)"),
         ({"weights": ["a", "b"]}, "weights must be numbers; got dtype <U1"),
         ({"drafts": 1}, "drafts must be True, False or None; got 1"),
+        ({"history": ("\udcff",)}, "history holds '\\udcff', which is no Unicode text"),
+        ({"history": 10**5000}, "history holds object values"),
+        ({"history": ITSELF}, "history contains itself, or is nested too deeply"),
     ],
 )
 def test_inputs_that_do_not_fit_are_refused_in_words(changes, message):
@@ -195,6 +204,44 @@ def test_the_confidences_of_another_step_are_refused():
         "the allocation has 2 requests, confidence 1 rows; pass the confidences that it was made "
         "from"
     )
+    with pytest.raises(ds.InputError) as error:
+        ds.Decision.of(PLAN, PROFILE, CONFIDENCE[:, :2], step=0)
+    assert str(error.value) == (
+        "the allocation verifies 3 drafts of row 0, confidence has 2 columns; pass the confidences "
+        "that it was made from"
+    )
+
+
+def test_the_confidences_of_a_step_that_does_not_draft_do_not_count():
+    drafting = ds.Drafting(ds.SpsProfile([2, 16], step_seconds=[0.001, 0.002]))
+    digests = set()
+    for confidence in (CONFIDENCE, np.full((2, 3), np.nan), None):
+        scheduler = ds.DelayedScheduler(PROFILE, 3, drafting=drafting)
+        step = scheduler.step(IDS, confidence, drafts=False)
+        given = {"step": 0, "max_lengths": [3, 3], "drafts": False}
+        digests.add(ds.Decision.of(step, PROFILE, confidence, IDS, **given).inputs_digest)
+    assert len(digests) == 1
+
+
+@pytest.mark.parametrize("profile", [None, [1], "profile.json"])
+def test_what_is_no_profile_is_refused(profile):
+    scheduler = ds.DelayedScheduler(PROFILE, 3)
+    plan = scheduler.plan(IDS)
+    for record in (
+        lambda: ds.Decision.of(PLAN, profile, step=0),
+        lambda: ds.Decision.of_plan(plan, profile, IDS, step=0),
+    ):
+        with pytest.raises(ds.InputError, match=r"^profile must be an SpsProfile; got "):
+            record()
+
+
+def test_a_fallback_says_how_many_tokens_its_pass_has_without_drafts():
+    record = ds.Decision.fallback(5, batch_tokens=9)
+    assert (record.is_fallback, record.batch_tokens, record.capacity) == (True, 9, 0)
+    assert ds.Decision.from_bytes(record.to_bytes()) == record
+    assert ds.Decision.fallback(5).batch_tokens == 0
+    with pytest.raises(ds.InputError, match="batch_tokens must be at least 0; got -1"):
+        ds.Decision.fallback(5, batch_tokens=-1)
 
 
 @pytest.mark.parametrize(
@@ -231,6 +278,10 @@ def test_a_capacity_without_limit_is_recorded(capacity):
         ({"is_planned": True}, "a planned record has no lengths yet, all are 0; got 5 drafts. "),
         ({"capacity": 4}, "capacity 4 is below the sum of lengths, 5; "),
         ({"batch_tokens": 6}, "batch_tokens 6 is below requests + drafts = 7; "),
+        (
+            {"is_planned": True, "lengths": [0, 0], "capacity": 6},
+            "batch_tokens 7 is below requests + drafts = 8; ",
+        ),
     ],
 )
 def test_a_record_that_contradicts_itself_is_refused(changes, message):
@@ -326,6 +377,14 @@ def test_a_buffer_that_is_too_small_is_refused_before_anything_is_sent():
         "a decision on 2 requests takes 156 bytes, more than num_bytes = 100; size buffers by "
         "Decision.num_bytes(most requests)"
     )
+
+
+@pytest.mark.parametrize("size", [148.0, "200", True, -1])
+def test_the_size_of_a_buffer_is_a_count(size):
+    with pytest.raises(ds.InputError, match=r"^num_bytes must be "):
+        decision().to_bytes(size)
+    with pytest.raises(ds.InputError, match=r"^num_requests must be "):
+        ds.Decision.num_bytes(size)
 
 
 # Planned, before the launch

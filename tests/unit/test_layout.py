@@ -155,6 +155,7 @@ PLACES = "Lengths count admitted drafts, positions are the anchors' places in th
             + PLACES,
         ),
         ({"lengths": [1], "dtype": np.int16}, "dtype must be int32 or int64; got int16"),
+        ({"lengths": [1], "dtype": "foo"}, "dtype must be int32 or int64; got 'foo'"),
         (
             {"lengths": [2**31 - 1]},
             "2147483648 rows do not fit into int32; pass dtype=numpy.int64",
