@@ -2,14 +2,13 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
-from contextlib import contextmanager
 from copy import deepcopy
 
 import numpy as np
 
 from . import checks
 from .checks import InputError
+from .identity import as_json, differences
 from .types import Finding, Status
 
 __all__ = ["RequestCost", "SpsProfile"]
@@ -17,7 +16,6 @@ __all__ = ["RequestCost", "SpsProfile"]
 LOOKUPS = ("ceil", "linear", "floor", "exact")
 BEYOND = ("extrapolate", "raise")
 TABLE_LIMIT = 1 << 20
-LARGEST = float(np.finfo(np.float64).max)
 
 
 class RequestCost:
@@ -179,8 +177,8 @@ class SpsProfile:
         self._check_total()
         self._lookup = lookup
         self._beyond = beyond
-        self._identity = _as_json(identity, "identity")
-        self._details = _as_json(details, "details")
+        self._identity = as_json(identity, "identity")
+        self._details = as_json(details, "details")
         self._notes = tuple(notes)
         self._table = np.empty(0)
         self._status = Status.OK
@@ -302,11 +300,7 @@ class SpsProfile:
             Lists exactly the keys that differ, with both values; a key that the profile does not
             state differs, too. Keys that ``expected`` leaves out or gives as None are not compared.
         """
-        differing = [
-            f"{key} {_shown(self._identity.get(key))} / {_shown(value)}"
-            for key, value in _as_json(expected, "expected").items()
-            if value is not None and not _fits(self._identity.get(key), value)
-        ]
+        differing = differences(self._identity, as_json(expected, "expected"))
         if differing:
             raise InputError(
                 f"the profile was measured elsewhere (measured / now): {'; '.join(differing)}. "
@@ -525,68 +519,6 @@ def look_up(x, probes, values, lookup):
     side = "right" if lookup == "floor" else "left"
     index = np.searchsorted(probes, x, side=side) - (lookup == "floor")
     return values[np.clip(index, 0, len(values) - 1)]
-
-
-@contextmanager
-def nested(name):
-    """Refuse a value that contains itself."""
-    try:
-        yield
-    except RecursionError:
-        raise InputError(f"{name} contains itself, or is nested too deeply: flatten it") from None
-
-
-def _as_json(stated, name):
-    """A copy of a dict as JSON gives it back, or an error that names the key."""
-    if stated is None:
-        return {}
-    if not isinstance(stated, Mapping):
-        raise InputError(f"{name} must be a dict; got {checks.shown(stated)}")
-    with nested(name):
-        return json.loads(json.dumps(_plain(stated, name), allow_nan=False))
-
-
-def _plain(value, where):
-    """A value of Python's own types, or an error that names its place."""
-    if isinstance(value, np.generic | np.ndarray):
-        if value.dtype.kind in "biuU" or value.dtype.char in "efd":
-            value = value.tolist()
-    if isinstance(value, Mapping):
-        for key in value:
-            if not isinstance(key, str):
-                raise InputError(f"{where} has the key {key!r}; keys are text")
-        return {key: _plain(held, f"{where}[{key!r}]") for key, held in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(held, f"{where}[{i}]") for i, held in enumerate(value)]
-    if isinstance(value, int | float) and not abs(value) <= LARGEST:
-        raise InputError(
-            f"{where} is NaN, infinite or beyond all floats, which JSON cannot hold; pass a finite "
-            f"number, or None"
-        )
-    if value is None or isinstance(value, str | int | float):
-        return value
-    raise InputError(
-        f"{where} holds a {type(value).__name__}; pass text, numbers, bools, None, and lists and "
-        f"dicts of them"
-    )
-
-
-def _fits(measured, now):
-    """Whether a stated identity covers what is running: equal, or a number inside a range."""
-    if _is_number(now) and isinstance(measured, list | tuple) and len(measured) == 2:
-        low, high = measured
-        return _is_number(low) and _is_number(high) and low <= now <= high
-    if isinstance(measured, list | tuple) and isinstance(now, list | tuple):
-        return list(measured) == list(now)
-    return measured == now
-
-
-def _is_number(value):
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _shown(value):
-    return "not stated" if value is None else str(value)
 
 
 def _listed(values):

@@ -10,7 +10,8 @@ import numpy as np
 
 from .. import checks
 from ..checks import InputError
-from ..profile import LARGEST, SpsProfile, nested
+from ..identity import LARGEST, nested
+from ..profile import SpsProfile
 from .drafting import Drafting
 from .estimator import AcceptanceEstimator, ConstantSurvival
 
