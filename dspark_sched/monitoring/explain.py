@@ -47,7 +47,7 @@ WORDS = {
     "covered": "the capacity covered everything offered; if it was searched and not given, the "
     "drafts promised more tokens than their step time costs",
     "kept-none": "the predicted gain of verifying more did not exceed min_gain, so nothing was "
-    "verified beyond what had to be (minimum lengths, exploring); lower min_gain to verify "
+    "planned beyond what had to be verified (minimum lengths, exploring); lower min_gain to verify "
     "more for less",
     "invalid-rows": "capacity was left over, and some rows held confidences that are NaN or "
     "outside [0, 1], which end their drafts; find out where they come from",

@@ -229,5 +229,7 @@ def test_the_page_names_every_field_and_reason():
     fields = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", PAGE, flags=re.MULTILINE)
     named = re.findall(r"`(\w+)`", " ".join(fields))
     assert set(DECISION.names) <= set(named)
-    rows = re.findall(r"^\| ((?:`[\w-]+`(?:, )?)+) \| (?:had|verified|trimmed)", PAGE, re.MULTILINE)
+    rows = re.findall(
+        r"^\| ((?:`[\w-]+`(?:, )?)+) \| (?:had|verified|trimmed|planned)", PAGE, re.MULTILINE
+    )
     assert re.findall(r"`([\w-]+)`", " ".join(rows)) == list(WORDS)
