@@ -222,7 +222,8 @@ class Monitor:
         if verified < offer.granted:
             raise InputError(
                 f"{verified} drafts were verified, fewer than the {offer.granted} that min_lengths "
-                f"demand; pass the bounds that this step was decided with"
+                f"demand; pass the bounds that this step was decided with, those of assign() as "
+                f"assign_max_lengths"
             )
         most = offer.num_emitting + verified
         expected = allocation.expected_tokens

@@ -182,7 +182,7 @@ def test_bounds_that_demand_more_than_was_verified_are_refused():
         m.record(PLAN, min_lengths=[3, 2])
     assert str(error.value) == (
         "4 drafts were verified, fewer than the 5 that min_lengths demand; pass the bounds that "
-        "this step was decided with"
+        "this step was decided with, those of assign() as assign_max_lengths"
     )
     assert m.counters["steps"] == 0
 

@@ -8,6 +8,7 @@ import pytest
 from monitored import CONFIDENCE, PLAN, PROFILE, in_two_phases, monitor
 
 import dspark_sched as ds
+from dspark_sched.monitoring.jsonl import parse_decisions
 
 FLAT = ds.SpsProfile([1], step_seconds=[0.01])
 STEEP = ds.SpsProfile([2, 3, 16], step_seconds=[0.01, 0.03, 0.10])
@@ -318,6 +319,7 @@ def test_captured_sizes_that_were_not_measured_are_no_larger_choice():
     m = monitor(profile=profile, captures=options["captures"])
     m.record(ds.DelayedScheduler(profile, 3, **options).step([1, 2]))
     assert kinds(m.explain()) == ["unmeasured"]
+    assert parse_decisions(m.to_jsonl().splitlines(), "x").tobytes() == m.decisions.tobytes()
 
 
 def test_without_a_profile_nobody_knows_what_was_measured():

@@ -56,9 +56,6 @@ def test_jsonl_gives_back_the_same_rows():
 def recorded(draw):
     """A monitor after some steps of a random scheduler, in part reported."""
     profile, gamma = draw(profiles()), draw(st.integers(1, 4))
-    if draw(st.booleans()):
-        seconds = 1.0 / profile.steps_per_second
-        profile = ds.SpsProfile(profile.batch_tokens, step_seconds=seconds, lookup="exact")
     options = draw(loop_options(profile, gamma))
     scheduler = ds.DelayedScheduler(profile, gamma, lag=1, invalid="drop", **options)
     m = monitor(size=20, gamma=gamma, profile=profile, captures=options["captures"])
