@@ -312,8 +312,9 @@ def check_flag(value, name):
 
 def check_choice(value, choices, name):
     """Raise unless ``value`` is one of the named choices."""
-    if value not in choices:
-        raise InputError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}")
+    if not isinstance(value, str) or value not in choices:
+        options = ", ".join(map(repr, choices))
+        raise InputError(f"{name} must be one of {options}; got {shown(value)}")
 
 
 REFIT = "use files of the same drafter, or fit the temperatures again"

@@ -73,7 +73,7 @@ def _is_number(value):
 
 
 def _shown(value):
-    return "not stated" if value is None else str(value)
+    return "not stated" if value is None else repr(value)
 
 
 def differences(measured, now):

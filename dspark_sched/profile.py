@@ -179,7 +179,7 @@ class SpsProfile:
         self._beyond = beyond
         self._identity = as_json(identity, "identity")
         self._details = as_json(details, "details")
-        self._notes = tuple(notes)
+        self._notes = _as_notes(notes)
         self._table = np.empty(0)
         self._status = Status.OK
         if self.is_flat:
@@ -523,6 +523,12 @@ def look_up(x, probes, values, lookup):
 
 def _listed(values):
     return ", ".join(map(str, values))
+
+
+def _as_notes(notes):
+    if not isinstance(notes, list | tuple) or not all(isinstance(note, str) for note in notes):
+        raise InputError(f"notes must be a list of strings; got {checks.shown(notes)}")
+    return tuple(notes)
 
 
 def _to_seconds(values, unit):

@@ -89,6 +89,9 @@ def agree(records, parallel="data"):
     fallback_ranks = tuple(rank for rank, record in enumerate(records) if record.is_fallback)
     deciding = [(rank, record) for rank, record in enumerate(records) if not record.is_fallback]
     _check_equal(deciding, _SHARED[parallel])
+    if parallel == "tensor":
+        told = [(rank, r) for rank, r in enumerate(records) if not r.is_fallback or r.batch_tokens]
+        _check_equal(told, ("tokens_without_drafts",))
     draft_next = _drafts_next([record for _, record in deciding])
     if fallback_ranks:
         padded_tokens = max(record.tokens_without_drafts for record in records)
@@ -138,6 +141,7 @@ _REMEDIES = {
     "profile, and pass configuration= to Decision.of on all ranks",
     "is_drafted": "pass drafts=agree(...).draft_next of the step before to every rank, idle ones, "
     "too",
+    "tokens_without_drafts": "all ranks of a tensor-parallel group run the same requests",
     "inputs_digest": f"they saw different confidences, ids, bounds or history; {_DECIDE_ONCE}",
 }
 

@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 
 from .. import checks
-from ..checks import InputError
+from ..checks import InputError, LosslessnessError
 from ..kernels import hot
 from ..profile import SpsProfile
 from ..types import Allocation, Batch, Status
@@ -18,6 +18,7 @@ __all__ = [
     "Policy",
     "allocation",
     "as_bounds",
+    "as_lag",
     "assembled",
     "candidates",
     "check_profile",
@@ -58,7 +59,8 @@ class Policy(Protocol):
 class Candidates(msgspec.Struct, frozen=True, eq=False):
     """A checked batch, for policies that need no kernel of their own.
 
-    ``survival`` is float64 [R, gamma], 0 from the first unusable value of a row on;
+    ``survival`` is float64 [R, gamma], 0 from the first unusable value of a row on; ``row_valid``
+    bool [R]: all values are usable and some draft is offered;
     ``first``/``last`` are int32 [R] minimum and maximum lengths; ``base_tokens`` is the batch
     with the minimum lengths only, ``num_eligible`` the drafts between the bounds.
     """
@@ -81,17 +83,17 @@ def candidates(
     confidence = checks.as_confidence(confidence, name)
     num_requests, gamma = confidence.shape
     survival = np.empty((num_requests, gamma))
-    num_invalid, first_bad = hot.candidate_survival(confidence, NO_BOUNDS, survival)
-    if validate and invalid == "raise" and num_invalid:
-        raise checks.invalid_confidence_error(confidence, first_bad, name)
     first, last = as_bounds(min_lengths, max_lengths, num_requests, gamma)
     if first.size == 0:
         first, last = np.zeros(num_requests, np.int32), np.full(num_requests, gamma, np.int32)
     checks.check_bounds(first, last, gamma)
+    num_invalid, first_bad = hot.candidate_survival(confidence, last, survival)
+    if validate and invalid == "raise" and num_invalid:
+        raise checks.invalid_confidence_error(confidence, first_bad, name)
     num_granted = int(first.sum())
     return Candidates(
         survival=survival,
-        row_valid=((confidence >= 0.0) & (confidence <= 1.0)).all(axis=1),
+        row_valid=((confidence >= 0.0) & (confidence <= 1.0)).all(axis=1) & (last > 0),
         first=first,
         last=last,
         num_granted=num_granted,
@@ -201,6 +203,16 @@ def seconds_at(profile, overhead, theta, base_tokens, num_drafts, num_requests):
     if base_tokens > 0 and seconds < np.inf:
         return seconds
     return step_time(profile, base_tokens + num_drafts, num_requests)
+
+
+def as_lag(lag):
+    """Age in steps, at least 1, of what a capacity or a common length is searched on."""
+    if isinstance(lag, int | np.integer) and lag == 0:
+        raise LosslessnessError(
+            "lag must be at least 1: a capacity searched on the current confidences lets a "
+            "sampled draft decide whether it is verified, so the output is not the target's"
+        )
+    return checks.as_count(lag, "lag", 1)
 
 
 def check_profile(profile, name):

@@ -128,6 +128,7 @@ class Decision(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             value, kind = getattr(self, name), Status if name == "status" else bool
             if not isinstance(value, kind):
                 raise InputError(f"{name} must be a {kind.__name__}; got {value!r}")
+        fixed["lengths"].flags.writeable = False
         for name, value in fixed.items():
             msgspec.structs.force_setattr(self, name, value)
 

@@ -6,10 +6,10 @@ import msgspec
 import numpy as np
 
 from .. import checks
-from ..checks import InputError, LosslessnessError, shown
+from ..checks import InputError, shown
 from ..kernels import hot
 from .assign_step import NO_CONFIDENCE, assign
-from .base import INVALID, as_bounds, assembled, kernel_error, seconds_at
+from .base import INVALID, as_bounds, as_lag, assembled, kernel_error, seconds_at
 from .digest import configuration_digest
 from .history import DelayedState, empty_state, prior_bits, realigned
 from .options import LoopOptions
@@ -45,12 +45,7 @@ class Delayed:
     ):
         self.profile = profile
         self.gamma = checks.as_count(gamma, "gamma", 1)
-        if lag == 0:
-            raise LosslessnessError(
-                "lag must be at least 1: a capacity searched on the current confidences lets a "
-                "sampled draft decide whether it is verified, so the output is not the target's"
-            )
-        self._lag = checks.as_count(lag, "lag", 1)
+        self._lag = as_lag(lag)
         checks.check_choice(invalid, INVALID, "invalid")
         self.is_strict = invalid == "raise"
         self._unknown = self._prior = None

@@ -64,7 +64,7 @@ class Drafting:
     ----------
     plain_profile : SpsProfile
         Step time without drafting, measured in the same engine: "off" has a cost of its own. It
-        has no draft part.
+        has no draft part, and prices every batch (``beyond="extrapolate"``).
     up, down : float
         Drafting resumes above 1 + ``up`` and stops below 1 - ``down``, at least 0.
     dwell : int
@@ -76,6 +76,11 @@ class Drafting:
 
     def __init__(self, plain_profile, *, up=0.02, down=0.02, dwell=16, probe_every=64):
         self.plain_profile = check_profile(plain_profile, "plain_profile")
+        if plain_profile.beyond == "raise":
+            raise InputError(
+                "plain_profile has beyond='raise', but a step without drafting must always be "
+                "possible; use beyond='extrapolate', which marks steps past its end (EXTRAPOLATED)"
+            )
         if plain_profile.draft is not None:
             raise InputError(
                 "plain_profile has a draft part, but a step without drafting does not pay it; "

@@ -83,7 +83,8 @@ def allocate(
     ----------
     confidence : array_like, shape (R, gamma), in [0, 1]
         Calibrated conditional acceptance probabilities of this step's drafts. Positions past
-        ``max_lengths`` are never admitted, but are checked; put 0 there if there is no draft.
+        ``max_lengths`` are never admitted, but are checked; put 0 there if there is no draft. A row
+        whose maximum is 0 is not looked at.
     profile : SpsProfile
         Step time by batch tokens.
     capacity : int, optional

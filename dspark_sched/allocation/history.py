@@ -28,8 +28,9 @@ class DelayedState(msgspec.Struct, frozen=True, eq=False):
     ``request_ids`` (the last step's); a row of NaN: the request was absent at some step since.
     A step that did not draft repeats what was known before it. ``totals`` [2, gamma] hold, for the
     same steps, the sums of the survivals and the usable rows per position of all steps **up to**
-    that one; the oldest gives the running mean. ``num_steps`` counts steps; ``drafting`` and
-    ``estimate`` belong to the options of these names, ``source`` names where survivals come from.
+    that one; the oldest gives the running mean. ``num_steps`` counts steps of a source that learns;
+    ``drafting`` and ``estimate`` belong to the options of these names, ``source`` names where
+    survivals come from.
     """
 
     id_bytes: bytes

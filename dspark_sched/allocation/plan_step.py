@@ -65,7 +65,7 @@ def plan(policy, state, request_ids, *, drafts=None, **facts):
     older = _older(policy, state, request_ids, history[0], demand)
     demand, choice, gain, keeps = _decided(policy, demand, older.values, is_drafted)
     if switch is not None:
-        plain = _plain(policy, demand, is_drafted)
+        plain = _plain(policy, demand)
         switch = policy.options.drafting.next(switch, _ratio(choice, plain, demand, explored))
         if not is_drafted:
             choice, gain, keeps = plain, None, False
@@ -172,17 +172,12 @@ def _chosen(policy, demand, values):
     return choice, gain, keeps
 
 
-def _plain(policy, demand, is_drafted):
-    """The step without drafting; None if it cannot be priced and is not what is done."""
+def _plain(policy, demand):
+    """The step without drafting."""
     profile = policy.options.drafting.plain_profile
     tokens = demand.base_tokens
     padded = max(tokens, policy.resolved.cost.bucket(tokens))
-    try:
-        seconds = step_time(profile, padded, demand.num_requests)
-    except InputError as error:
-        if is_drafted:
-            return None
-        raise InputError(f"plain_profile: {error}") from None
+    seconds = step_time(profile, padded, demand.num_requests)
     return Choice(0, float(demand.num_requests), seconds, profile=profile)
 
 
@@ -191,9 +186,7 @@ def _ratio(choice, plain, demand, explored):
 
     It does not where nobody could verify a draft, and where one is verified to learn about it.
     """
-    if choice is None or plain is None or explored >= 0:
-        return None
-    if demand.num_emitting == 0 or demand.most == 0:
+    if choice is None or explored >= 0 or demand.num_emitting == 0 or demand.most == 0:
         return None
     return choice.throughput / plain.throughput
 

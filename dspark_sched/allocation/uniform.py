@@ -5,7 +5,7 @@ import numpy as np
 
 from .. import checks
 from ..types import Status
-from .base import allocation, candidates
+from .base import allocation, as_lag, candidates
 
 __all__ = ["Uniform", "UniformState"]
 
@@ -44,7 +44,7 @@ class Uniform:
     def __init__(self, profile, gamma, lag=2, name=None):
         self._profile = profile
         self._gamma = checks.as_count(gamma, "gamma", 1)
-        self._lag = checks.as_count(lag, "lag", 1)
+        self._lag = as_lag(lag)
         self.name = name or ("uniform" if self._lag == 2 else f"uniform:lag={self._lag}")
 
     def init(self):

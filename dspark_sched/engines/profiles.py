@@ -192,18 +192,9 @@ def save_profile(profile, path, format=None, *, num_requests=None, calibration=N
         content[vllm_ascend.TEMPERATURES] = temperatures
         notes = [*notes, *left_out_of_calibration(calibration, ("temperatures",))]
     if not isinstance(content, str):
-        content = _as_json(content)
+        content = json.dumps(content, indent=1, allow_nan=False) + "\n"
     files.write_text(path, content)
     return tuple(notes)
-
-
-def _as_json(content):
-    try:
-        return json.dumps(content, indent=1, allow_nan=False) + "\n"
-    except (TypeError, ValueError) as error:
-        raise InputError(
-            f"identity and details of a profile must be what JSON can hold: {error}"
-        ) from None
 
 
 def _recognise(content, where):

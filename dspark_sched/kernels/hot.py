@@ -42,6 +42,8 @@ OK, BAD_BOUND, BAD_VALUE, SHORT_CURVE, SMALL_CAPACITY, UNKNOWN_ROW = range(6)
 NUM_BUCKETS = 1024
 #: Places of ``counts`` and ``sums``; early stop divides most finely, where G is no larger.
 NUM_PLACES = 8192
+#: Less than any batch can have (checks.MOST_MEASURED).
+LEAST_THROUGHPUT = 1e-307
 #: Candidates that are put in order one by one.
 FEW = 32
 ZERO = np.uint64(0)
@@ -474,9 +476,7 @@ def allocate_capacity(confidence, first, last, strict, capacity, work, lengths):
     them, expected tokens).
     """
     survival, keys, counts, _ = _parts(work, *confidence.shape)
-    status, where, num_invalid = _checked_survival(
-        confidence, first, last, last[:0], strict, survival
-    )
+    status, where, num_invalid = _checked_survival(confidence, first, last, last, strict, survival)
     if status != OK:
         return status, where, num_invalid, 0, 0, 0.0
     status, granted, admitted, tokens = _top(survival, first, last, capacity, keys, counts, lengths)
@@ -564,9 +564,7 @@ def allocate_early_stop(confidence, first, last, strict, overhead, theta, work, 
     Returns what ``allocate_capacity`` returns; SHORT_CURVE: ``theta`` ends before the search.
     """
     survival, keys, counts, sums = _parts(work, *confidence.shape)
-    status, where, num_invalid = _checked_survival(
-        confidence, first, last, last[:0], strict, survival
-    )
+    status, where, num_invalid = _checked_survival(confidence, first, last, last, strict, survival)
     if status != OK:
         return status, where, num_invalid, 0, 0, 0.0
     bits = survival.view(np.uint64)
@@ -685,12 +683,13 @@ def _search(survival, first, last, rising, overhead, theta, keys, counts, sums):
     sums = sums[:num_buckets]
     values = keys.view(np.float64)
     best = _best_inside(counts, sums, overhead, theta, granted, tokens, values, best)
-    least = (1.0 - IMPROVEMENT) * best
+    # More than 0, even where no size so far has a time: 0 times inf is no number.
+    least = max((1.0 - IMPROVEMENT) * best, LEAST_THROUGHPUT)
     marked = _mark(counts, sums, top, shift, rising, overhead, theta, granted, tokens, least, keys)
     if marked > 0:
         _order_marked(bits, first, last, top, shift, counts, places, keys)
         best = _best_inside(counts, sums, overhead, theta, granted, tokens, values, best)
-        least = (1.0 - IMPROVEMENT) * best
+    least = (1.0 - IMPROVEMENT) * best
     n, tokens = _first_within(counts, sums, overhead, theta, granted, tokens, values, least)
     return OK, granted, n, tokens
 
@@ -737,12 +736,12 @@ def plan_capacity(older, unknown, first, last, strict, rising, overhead, theta, 
     if row >= 0:
         return BAD_BOUND, row, 0, 0, 0, 0, 0.0
     survival, keys, counts, sums = _parts(work, num_requests, gamma)
-    num_invalid, _ = candidate_survival(older, first[:0], survival)
+    num_invalid, _ = candidate_survival(older, last, survival)
     num_unknown = 0
     if num_invalid > 0:
         for r in range(num_requests):
             usable = _num_usable(older, r)
-            if usable == gamma:
+            if usable == gamma or _range(r, gamma, first, last)[1] == 0:
                 continue
             if not _is_silent(older, r):
                 if strict:

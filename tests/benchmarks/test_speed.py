@@ -1,4 +1,4 @@
-"""Timings with pytest-benchmark, run by hand: ``pytest tests/benchmarks -n 0``.
+"""Timings with pytest-benchmark, by hand: ``pytest tests/benchmarks -n 0 -k "256x7 and random"``.
 
 Groups put each public call beside its references; nothing is asserted about time here
 (``dspark-sched bench --check`` does that).
@@ -8,13 +8,15 @@ import itertools
 
 import pytest
 
-from dspark_sched.benchmark.bounds import bounded_sizes
-from dspark_sched.benchmark.cases import INPUTS, make_case
+from dspark_sched.benchmark.cases import GAMMAS, INPUTS, REQUESTS, make_case
 from dspark_sched.benchmark.decisions import decisions, kernels_of_step, step
 
 NAMES = [decision.name for decision in decisions(make_case(1, 5, "random"))]
 PARTS = ["step", *kernels_of_step(make_case(1, 5, "random"))]
-CASES = list(itertools.product(bounded_sizes(), INPUTS))
+CASES = [
+    pytest.param((num_requests, gamma), kind, id=f"{num_requests}x{gamma}-{kind}")
+    for num_requests, gamma, kind in itertools.product(REQUESTS, GAMMAS, INPUTS)
+]
 
 
 def in_turn(call, batches):

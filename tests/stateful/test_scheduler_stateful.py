@@ -304,7 +304,7 @@ class EngineLoop(RuleBasedStateMachine):
         assert inputs_digest(history=before) == remembered, "an old state changed"
         self._check_plan(expected, allocation)
         self._check_allocation(expected, allocation, confidence, tighter)
-        self._check_monitor(facts, expected, allocation)
+        self._check_monitor({**facts, "assign_max_lengths": tighter}, expected, allocation)
         if self.model.source_name == "estimator":
             self._report_outcomes(data, allocation.lengths.tolist())
 
@@ -415,7 +415,8 @@ class EngineLoop(RuleBasedStateMachine):
 
     def _check_monitor(self, facts, expected, allocation):
         given = {**facts, "emits": np.array(facts["emits"], bool)}
-        kept = {name: given[name] for name in ("max_lengths", "min_lengths", "emits")}
+        names = ("max_lengths", "min_lengths", "emits", "assign_max_lengths")
+        kept = {name: given[name] for name in names}
         self.monitor.record(allocation, **kept)
         last = self.monitor.decisions[-1]
         assert last["drafts_verified"] == allocation.lengths.sum()
@@ -423,7 +424,7 @@ class EngineLoop(RuleBasedStateMachine):
         most = sum(expected.last) * expected.is_drafted
         assert allocation.lengths.sum() <= last["drafts_offered"] <= most
         if self.model.options.get("mode") != "uniform":
-            assert last["drafts_offered"] == most
+            assert last["drafts_plannable"] == most
 
     # --- What else an engine does ----------------------------------------------------------------
 

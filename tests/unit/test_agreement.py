@@ -266,3 +266,13 @@ def test_what_is_no_set_of_ranks_is_refused(given, message):
     with pytest.raises(ds.InputError) as error:
         ds.agree(*given)
     assert str(error.value).startswith(message)
+
+
+def test_a_tensor_parallel_fallback_with_other_requests_is_named():
+    """What it leaves out counts as not told; what it says must fit."""
+    deciding = ds.Decision(step=0, lengths=[1, 0], capacity=1, batch_tokens=3)
+    for told in (0, 2):
+        together = ds.agree([deciding, ds.Decision.fallback(0, told)], "tensor")
+        assert together.padded_tokens == 2
+    with pytest.raises(ds.InputError, match=r"tokens_without_drafts \(2 / 99\)"):
+        ds.agree([deciding, ds.Decision.fallback(0, 99)], "tensor")

@@ -461,3 +461,12 @@ def test_the_requests_of_another_plan_are_refused(given):
     plan = scheduler.plan(IDS)
     with pytest.raises(ds.InputError, match=r"^the plan has 8 batch tokens, but [12] r"):
         of_plan(plan, scheduler, **given)
+
+
+def test_lengths_of_a_record_cannot_be_written():
+    given = np.array([1, 0], np.int32)
+    decision = ds.Decision(step=0, lengths=given, capacity=1, batch_tokens=3)
+    given[0] = 7
+    with pytest.raises(ValueError, match="read-only"):
+        decision.lengths[0] = 7
+    assert decision.lengths.tolist() == [1, 0]

@@ -223,7 +223,7 @@ def test_a_pass_without_room_for_a_draft_does_not_turn_drafting_off(facts):
 def test_a_step_that_does_not_draft_is_not_refused_for_drafts(beyond, ids, facts, options):
     """The drafted profile ends at 3 tokens; the plain pass has 2 or 9, which the other covers."""
     short = ds.SpsProfile([1, 3], step_seconds=[1.1, 1.4], beyond=beyond)
-    plain = ds.SpsProfile([1, 12], step_seconds=[1.0, 1.2], beyond="raise")
+    plain = ds.SpsProfile([1, 12], step_seconds=[1.0, 1.2])
     scheduler = ds.DelayedScheduler(short, 1, drafting=ds.Drafting(plain), **options)
     plan = scheduler.plan(ids, drafts=False, **facts)
     assert (plan.is_drafted, plan.step_seconds) == (False, 1.2)
@@ -239,14 +239,11 @@ def test_a_size_that_was_not_measured_moves_the_switch_at_its_padded_price():
     assert not scheduler.plan([7], min_lengths=1).draft_next
 
 
-def test_a_plain_profile_that_ends_early_refuses_plain_steps_only():
-    """3 anchors; the plain profile ends at 2 tokens. A step that drafts says nothing about it."""
+def test_a_plain_profile_must_price_every_batch():
+    """Else a step that is told not to draft could be refused, and no probe would ever come."""
     ends = ds.SpsProfile([1, 2], step_seconds=[1.0, 1.1], beyond="raise")
-    scheduler = ds.DelayedScheduler(DRAFTED, 1, drafting=ds.Drafting(ends))
-    assert scheduler.plan([1, 2, 3]).draft_next
-    scheduler.drop_plan()
-    with pytest.raises(ds.InputError, match="plain_profile: the profile ends at 2 batch tokens"):
-        scheduler.plan([1, 2, 3], drafts=False)
+    with pytest.raises(ds.InputError, match="plain_profile has beyond='raise'"):
+        ds.Drafting(ends)
 
 
 def test_exploring_at_every_step_is_noted_where_it_keeps_drafting_on():

@@ -128,6 +128,14 @@ def test_top_k_within_bounds_equals_sorting(kind, num_requests, gamma, seed):
     assert plan.lengths.tolist() == (first + taken).tolist()
 
 
+@pytest.mark.parametrize(("probes", "capacity"), [([8], 5), ([8, 10], 7), ([2, 8, 12], 9)])
+def test_a_smallest_step_that_was_not_measured_leads_to_the_measured_ones(probes, capacity):
+    """3 anchors and 2 minimum drafts, 5 tokens; at one time for all, the largest measured wins."""
+    profile = ds.SpsProfile(probes, step_ms=[10.0] * len(probes), lookup="exact")
+    plan = ds.plan_capacity(np.full((3, 4), 0.9), profile, min_lengths=[1, 1, 0])
+    assert plan.capacity == capacity
+
+
 def test_free_drafts_without_any_worth_are_left_out():
     """On a plateau every draft is free, but the smallest number within 1e-12 of the best wins."""
     rng = np.random.default_rng(0)

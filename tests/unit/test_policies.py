@@ -423,3 +423,30 @@ def test_what_is_wrong_with_a_users_policy_is_one_sentence(name, message):
         replay(name)
     assert str(refused.value).startswith(f"policy {name}: {message}")
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("filler", [0.0, 0.9, np.nan, 7.0])
+def test_no_policy_looks_at_a_row_that_may_verify_nothing(filler):
+    """Not to refuse it, not to flag it, and not to learn from it."""
+    profile = ds.SpsProfile([2, 4, 6, 8], step_seconds=[1.0, 1.1, 1.2, 3.0])
+    found = []
+    for rows in ([[0.6] * 3, [filler] * 3], [[0.6] * 3, [0.5] * 3]):
+        confidence, given = np.array(rows), {"max_lengths": np.array([3, 0], np.int32)}
+        decided = [
+            ds.allocate(confidence, profile, **given),
+            ds.allocate(confidence, profile, capacity=3, **given),
+            ds.plan_capacity(confidence, profile, **given),
+        ]
+        batch = ds.Batch(np.arange(2), confidence, **given)
+        for policy in (ds.EarlyStop(profile), ds.Uniform(profile, 3, lag=1)):
+            state = policy.init()
+            for _ in range(3):
+                state, allocation = policy.step(state, batch)
+                decided.append(allocation)
+        found.append([(d.status, d.num_invalid_rows, d.expected_tokens) for d in decided])
+    assert found[0] == found[1]
+
+
+def test_equal_lengths_on_the_current_confidences_are_refused():
+    with pytest.raises(ds.LosslessnessError, match="lag must be at least 1"):
+        ds.Uniform(ds.SpsProfile([1], step_ms=[1]), 3, lag=0)

@@ -210,12 +210,18 @@ def test_nothing_done_to_what_a_profile_hands_out_changes_it():
     assert profile.identity == profile.details == held
 
 
+@pytest.mark.parametrize("notes", [[1, None], "measured at night", None, 1.5])
+def test_notes_are_a_list_of_strings(notes):
+    with pytest.raises(ds.InputError, match="notes must be a list of strings"):
+        ds.SpsProfile([1], step_ms=[1], notes=notes)
+
+
 def test_a_key_without_a_value_is_not_stated():
     profile = ds.SpsProfile([4, 8], step_ms=[1, 2], identity={"tp": None, "gamma": 7})
     profile.check_identity({"tp": None, "gpu": None, "gamma": None})
     with pytest.raises(ds.InputError) as error:
         profile.check_identity({"tp": 4, "gpu": "A", "gamma": 7})
-    assert "(measured / now): tp not stated / 4; gpu not stated / A. " in str(error.value)
+    assert "(measured / now): tp not stated / 4; gpu not stated / 'A'. " in str(error.value)
 
 
 ITSELF = []
