@@ -420,12 +420,14 @@ class SpsProfile:
         """Whether the step time never falls as the batch grows."""
         return self._is_rising
 
-    def curve(self, first_batch_tokens, num_drafts, num_requests):
+    def curve(self, first_batch_tokens, num_drafts, num_requests, granted=0):
         """Step times in the two parts that the kernels add up.
 
         Parameters
         ----------
         first_batch_tokens, num_drafts, num_requests : int
+        granted : int
+            Drafts that the step has in any case: only from there on is there a choice.
 
         Returns
         -------
@@ -434,9 +436,9 @@ class SpsProfile:
         theta : ndarray of float64
             theta[n]: the rest, for n = 0..num_drafts drafts on top of ``first_batch_tokens``. With
             ``beyond="raise"`` it ends at the last probe, but is never empty. With
-            ``lookup="exact"`` sizes that were not measured are no candidates: inf, except the
-            first, which can always run. Possibly a view into a table that grows as needed: do not
-            write into it.
+            ``lookup="exact"`` sizes that were not measured are no candidates: inf, except
+            theta[granted], which can always run. Possibly a view into a table that grows as needed:
+            do not write into it.
         """
         stop = first_batch_tokens + num_drafts + 1
         if self._beyond == "raise":
@@ -448,7 +450,9 @@ class SpsProfile:
             tokens = np.arange(first_batch_tokens, stop)
             theta = self._interpolate(tokens)
             if self._lookup == "exact":
-                theta[1:][~np.isin(tokens[1:], self._probes)] = np.inf
+                is_offered = np.isin(tokens, self._probes)
+                is_offered[min(granted, len(tokens) - 1)] = True
+                theta[~is_offered] = np.inf
             return overhead, theta
         table = self._table
         if stop > len(table):

@@ -22,6 +22,7 @@ __all__ = [
     "assembled",
     "candidates",
     "check_profile",
+    "granted_drafts",
     "kernel_error",
     "seconds_at",
     "status_of",
@@ -59,14 +60,14 @@ class Policy(Protocol):
 class Candidates(msgspec.Struct, frozen=True, eq=False):
     """A checked batch, for policies that need no kernel of their own.
 
-    ``survival`` is float64 [R, gamma], 0 from the first unusable value of a row on; ``row_valid``
-    bool [R]: all values are usable and some draft is offered;
+    ``survival`` is float64 [R, gamma], 0 from the first unusable value of a row on; ``usable``
+    [R] are the positions before that value that are offered, too;
     ``first``/``last`` are int32 [R] minimum and maximum lengths; ``base_tokens`` is the batch
     with the minimum lengths only, ``num_eligible`` the drafts between the bounds.
     """
 
     survival: np.ndarray
-    row_valid: np.ndarray
+    usable: np.ndarray
     first: np.ndarray
     last: np.ndarray
     num_granted: int
@@ -93,7 +94,7 @@ def candidates(
     num_granted = int(first.sum())
     return Candidates(
         survival=survival,
-        row_valid=((confidence >= 0.0) & (confidence <= 1.0)).all(axis=1) & (last > 0),
+        usable=np.minimum(_num_usable(confidence), last),
         first=first,
         last=last,
         num_granted=num_granted,
@@ -101,6 +102,12 @@ def candidates(
         base_tokens=num_requests + checks.as_other_tokens(other_tokens) + num_granted,
         num_invalid_rows=num_invalid if validate else 0,
     )
+
+
+def _num_usable(confidence):
+    """Positions of each row before the first that is NaN or outside [0, 1]."""
+    is_good = (confidence >= 0.0) & (confidence <= 1.0)
+    return np.logical_and.accumulate(is_good, axis=1).sum(axis=1)
 
 
 def as_bounds(min_lengths, max_lengths, num_requests, gamma):
@@ -123,6 +130,13 @@ def _bound(lengths, num_requests, default, name):
     ):
         return lengths.copy()  # ``out`` may be this array; the kernels look at the values
     return checks.as_lengths(lengths, num_requests, name)
+
+
+def granted_drafts(first, profile):
+    """Drafts that a step has in any case, where it matters to ``profile.curve``; else 0."""
+    if first.size == 0 or profile.lookup != "exact":
+        return 0
+    return max(0, int(first.sum()))
 
 
 def kernel_error(status, where, confidence, first, last, profile, base_tokens, name="confidence"):

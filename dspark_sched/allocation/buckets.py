@@ -40,10 +40,10 @@ class StepCost:
         place = int(np.searchsorted(self.captures, batch_tokens))
         return int(self.captures[place]) if place < len(self.captures) else -1
 
-    def curve(self, base_tokens, num_drafts, num_requests):
+    def curve(self, base_tokens, num_drafts, num_requests, granted=0):
         """(overhead, theta), as ``SpsProfile.curve`` gives them, at the padded sizes."""
         if self.captures is None:
-            return self.profile.curve(base_tokens, num_drafts, num_requests)
+            return self.profile.curve(base_tokens, num_drafts, num_requests, granted)
         theta = self._padded_theta(base_tokens, base_tokens + num_drafts + 1)
         overhead = self.profile.overhead_seconds(num_requests)
         unable = np.isnan(theta)
@@ -51,10 +51,11 @@ class StepCost:
             theta = theta[: int(np.argmax(unable))]
             if not len(theta):
                 raise self.profile.beyond_error(max(base_tokens, self.bucket(base_tokens)))
-        if theta[0] == np.inf:  # lookup="exact": the first size can always run
+        if granted < len(theta) and theta[granted] == np.inf:  # lookup="exact": it can always run
             theta = theta.copy()
-            padded = max(base_tokens, self.bucket(base_tokens))
-            theta[0] = self.profile.curve(padded, 0, num_requests)[1][0]
+            smallest = base_tokens + granted
+            padded = max(smallest, self.bucket(smallest))
+            theta[granted] = self.profile.curve(padded, 0, num_requests)[1][0]
         return overhead, theta
 
     def seconds(self, batch_tokens, num_requests):
@@ -105,4 +106,5 @@ def _as_captures(values, profile):
             f"captures {captures.tolist()} are not those the profile was measured with, "
             f"{measured!r}. Pass the engine's own, or measure again with these"
         )
+    captures.flags.writeable = False
     return captures

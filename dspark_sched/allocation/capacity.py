@@ -6,7 +6,15 @@ from .. import checks
 from ..checks import InputError
 from ..kernels import hot
 from ..types import CapacityPlan, Status
-from .base import INVALID, as_bounds, check_profile, kernel_error, seconds_at, status_of
+from .base import (
+    INVALID,
+    as_bounds,
+    check_profile,
+    granted_drafts,
+    kernel_error,
+    seconds_at,
+    status_of,
+)
 from .scratch import scratch
 
 __all__ = ["plan_capacity", "search_capacity"]
@@ -96,7 +104,8 @@ def search_capacity(
     num_requests, gamma = older.shape
     first, last = as_bounds(min_lengths, max_lengths, num_requests, gamma)
     base_tokens = num_requests + checks.as_other_tokens(other_tokens)
-    overhead, theta = profile.curve(base_tokens, num_requests * gamma, num_requests)
+    granted = granted_drafts(first, profile)
+    overhead, theta = profile.curve(base_tokens, num_requests * gamma, num_requests, granted)
     status, where, num_invalid, num_unknown, granted, admitted, tokens = hot.plan_capacity(
         older,
         unknown,

@@ -9,7 +9,7 @@ from .. import checks
 from ..checks import InputError, shown
 from ..kernels import hot
 from .assign_step import NO_CONFIDENCE, assign
-from .base import INVALID, as_bounds, as_lag, assembled, kernel_error, seconds_at
+from .base import INVALID, as_bounds, as_lag, assembled, granted_drafts, kernel_error, seconds_at
 from .digest import configuration_digest
 from .history import DelayedState, empty_state, prior_bits, realigned
 from .options import LoopOptions
@@ -181,7 +181,9 @@ class Delayed:
         else:
             checks.check_lengths_out(out, num_requests)
         base_tokens = num_requests + checks.as_other_tokens(batch.other_tokens)
-        overhead, theta = self.profile.curve(base_tokens, num_requests * gamma, num_requests)
+        overhead, theta = self.profile.curve(
+            base_tokens, num_requests * gamma, num_requests, granted_drafts(first, self.profile)
+        )
         id_bytes, history = realigned(state, request_ids)
         prior = self.prior(state)
         survival, totals = np.empty(confidence.shape), np.empty((2, gamma))

@@ -81,6 +81,14 @@ class Drafting:
                 "plain_profile has beyond='raise', but a step without drafting must always be "
                 "possible; use beyond='extrapolate', which marks steps past its end (EXTRAPOLATED)"
             )
+        for name in ("fixed", "alpha"):
+            part = getattr(plain_profile, name)
+            if part is not None and part.lookup == "exact":
+                raise InputError(
+                    f"plain_profile is measured for single numbers of requests only ({name}), but "
+                    f"a step without drafting must always be possible; use a RequestCost with "
+                    f"lookup='linear' or 'ceil'"
+                )
         if plain_profile.draft is not None:
             raise InputError(
                 "plain_profile has a draft part, but a step without drafting does not pay it; "

@@ -6,7 +6,15 @@ from .. import checks
 from ..checks import InputError, LosslessnessError
 from ..kernels import hot
 from ..types import Status
-from .base import INVALID, as_bounds, assembled, check_profile, kernel_error, seconds_at
+from .base import (
+    INVALID,
+    as_bounds,
+    assembled,
+    check_profile,
+    granted_drafts,
+    kernel_error,
+    seconds_at,
+)
 from .capacity import search_capacity
 from .scratch import scratch
 
@@ -161,7 +169,8 @@ def allocate(
     first, last = as_bounds(min_lengths, max_lengths, num_requests, gamma)
     lengths = _lengths_array(out, num_requests)
     base_tokens = num_requests + checks.as_other_tokens(other_tokens)
-    overhead, theta = profile.curve(base_tokens, num_requests * gamma, num_requests)
+    granted = granted_drafts(first, profile)
+    overhead, theta = profile.curve(base_tokens, num_requests * gamma, num_requests, granted)
     strict = bool(validate) and invalid == "raise"
     work = scratch(confidence.shape)
     if capacity is None:

@@ -6,7 +6,7 @@ import numpy as np
 from .. import checks
 from ..checks import InputError
 from ..kernels import hot
-from .base import as_bounds
+from .base import as_bounds, granted_drafts
 from .estimator import as_mask
 from .scratch import scratch
 
@@ -44,7 +44,8 @@ class Demand(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     def priced(self, cost):
         """The demand with what its steps cost."""
         most = self.num_requests * self.gamma
-        overhead, theta = cost.curve(self.base_tokens, most, self.num_requests)
+        granted = granted_drafts(self.first, cost.profile)
+        overhead, theta = cost.curve(self.base_tokens, most, self.num_requests, granted)
         return msgspec.structs.replace(self, overhead=overhead, theta=theta)
 
     def seconds(self, num_drafts, cost):
@@ -197,6 +198,7 @@ def best_uniform(demand, values, cost, path_seconds):
     worth = demand.num_requests + np.r_[0.0, np.cumsum(values.sum(axis=0))]
     worth = worth[low : high + 1]
     seconds = demand.overhead + path_seconds + demand.theta[num_drafts]
+    seconds[0] = demand.seconds(int(num_drafts[0]), cost) + path_seconds  # it can always run
     throughput = worth / np.where(seconds > 0.0, seconds, np.inf)
     best = int(np.argmax(throughput >= (1.0 - _TIE) * throughput.max()))
     drafts = int(num_drafts[best])

@@ -87,5 +87,11 @@ class Uniform:
 
 
 def _mean_survival(checked):
-    usable = checked.survival[checked.row_valid]
-    return usable.mean(axis=0) if len(usable) else None
+    """Mean per position over the rows usable and offered up to it, never rising; None: no row."""
+    gamma = checked.survival.shape[1]
+    counts = np.arange(gamma) < checked.usable[:, None]
+    rows = counts.sum(axis=0)
+    if gamma == 0 or rows[0] == 0:
+        return None
+    sums = np.where(counts, checked.survival, 0.0).sum(axis=0)
+    return np.minimum.accumulate(np.divide(sums, rows, out=np.ones(gamma), where=rows > 0))

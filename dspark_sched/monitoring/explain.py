@@ -21,8 +21,9 @@ WORDS = {
     "no-requests": "there were no requests",
     "no-emitting": "no request emitted a token",
     "not-drafted": "the step was told not to draft",
-    "bounds": "the bounds left no choice: max_lengths equalled min_lengths for every request, or "
-    "in uniform mode those of one request fixed the length of all",
+    "bounds": "the bounds left no choice: max_lengths (with assign_max_lengths the smaller of the "
+    "two) equalled min_lengths for every request, or in uniform mode those of one request fixed "
+    "the length of all",
     "cut": "bounds that came after the plan (assign_max_lengths) left no more drafts than its "
     "capacity",
     "flat": "the profile is flat: every step takes the same time, so drafts cost nothing; measure "

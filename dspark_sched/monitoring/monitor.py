@@ -32,6 +32,7 @@ _FLAGGED = {
 }
 _ANY_FLAG = sum(_FLAGGED)
 _NOT_DRAFTED = Status.NOT_DRAFTED.value
+_EXTRAPOLATED = Status.EXTRAPOLATED.value
 _EXPLORING = Status.EXPLORING.value
 
 #: Padding needs captured sizes, not times.
@@ -158,6 +159,8 @@ class Monitor:
         surplus = min(surplus, MOST_COUNT - verified)
         base_tokens = batch_tokens - verified
         bucket, seconds, ran = self._pass_of(allocation, batch_tokens, padded_tokens)
+        if padded_tokens is not None and not bits & _NOT_DRAFTED:
+            bits |= _EXTRAPOLATED * (bucket > self._profile.last_probe)
         inert, unmeasured = self._judged(offer, allocation, base_tokens)
         self._ring[step % self._size] = (
             step,
@@ -182,7 +185,7 @@ class Monitor:
             bits,
             inert,
             unmeasured,
-            _is_explored(allocation, offer.num_emitting, assign_max_lengths is not None),
+            _is_explored(allocation, offer.num_free),
             SOURCES.index(allocation.source),
             plan is not None,
         )
@@ -387,13 +390,11 @@ def _is_uniform(allocation):
     return allocation.plan is not None and allocation.plan.mode == "uniform"
 
 
-def _is_explored(allocation, num_emitting, has_tighter):
-    """Whether exploring fixed every length: those of all, or of the only request with drafts."""
+def _is_explored(allocation, num_free):
+    """Whether exploring fixed every length: those of all, or of the only one that was free."""
     if not allocation.status.value & _EXPLORING:
         return False
-    # Tighter bounds may have cut the drafts of the request that was explored.
-    drafting = num_emitting if has_tighter else np.count_nonzero(allocation.lengths)
-    return _is_uniform(allocation) or drafting == 1
+    return _is_uniform(allocation) or num_free <= 1
 
 
 def _known(value, least, most):

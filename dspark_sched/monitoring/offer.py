@@ -20,6 +20,8 @@ class Offer(msgspec.Struct, frozen=True):
         Drafts that could and drafts that had to be verified when the step was planned.
     offered, granted : int
         The same within the bounds of both halves, 0 <= granted <= offered.
+    num_free : int
+        Requests whose bounds left a choice when the step was planned.
     """
 
     num_emitting: int
@@ -27,6 +29,7 @@ class Offer(msgspec.Struct, frozen=True):
     required: int = 0
     offered: int = 0
     granted: int = 0
+    num_free: int = 0
 
 
 def drafts_between(
@@ -48,11 +51,12 @@ def drafts_between(
     if min_lengths is not None:
         first = _of_emitting(min_lengths, num_requests, emitting, "min_lengths")
     planned = _between(first, last, num_emitting, is_uniform)
+    num_free = int(np.count_nonzero(np.broadcast_to(last > np.asarray(first), num_emitting)))
     if assign_max_lengths is None:
-        return Offer(num_emitting, *planned, *planned)
+        return Offer(num_emitting, *planned, *planned, num_free)
     tighter = _of_emitting(assign_max_lengths, num_requests, emitting, "assign_max_lengths")
     assigned = _between(first, np.minimum(last, tighter), num_emitting, is_uniform)
-    return Offer(num_emitting, *planned, *assigned)
+    return Offer(num_emitting, *planned, *assigned, num_free)
 
 
 def _of_emitting(lengths, num_requests, emitting, name):

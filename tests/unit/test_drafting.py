@@ -244,6 +244,9 @@ def test_a_plain_profile_must_price_every_batch():
     ends = ds.SpsProfile([1, 2], step_seconds=[1.0, 1.1], beyond="raise")
     with pytest.raises(ds.InputError, match="plain_profile has beyond='raise'"):
         ds.Drafting(ends)
+    alpha = ds.RequestCost([4], ms=[1], lookup="exact")
+    with pytest.raises(ds.InputError, match=r"plain_profile .* single numbers .* \(alpha\)"):
+        ds.Drafting(ds.SpsProfile([1, 2], step_ms=[1, 2], alpha=alpha))
 
 
 def test_exploring_at_every_step_is_noted_where_it_keeps_drafting_on():

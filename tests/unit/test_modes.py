@@ -54,6 +54,30 @@ def test_a_baseline_of_a_size_that_was_not_measured_runs_padded(mode, min_gain, 
     assert plan.gain < -0.2
 
 
+@pytest.mark.parametrize(
+    ("probes", "times", "options", "facts"),
+    [
+        ([2, 5, 10], [5, 7, 40], {"mode": "uniform"}, {"min_lengths": [1, 1]}),
+        ([2, 5, 10], [5, 7, 40], {}, {"min_lengths": [1, 1]}),
+        ([2, 5, 16], [5, 7, 40], {"captures": [2, 4, 16]}, {"min_lengths": [1, 0]}),
+    ],
+)
+def test_minimum_drafts_of_a_size_that_was_not_measured_still_compete(
+    probes, times, options, facts
+):
+    """3 or 4 tokens, padded to 5, take 7 ms; drafts of 1 % are not worth a jump to 40 ms."""
+    shelf = ds.SpsProfile(probes, step_ms=times, **EXACT)
+    hopeless = np.full((2, 4), 0.01)
+    scheduler = ds.DelayedScheduler(shelf, 4, lag=1, unknown=0.01, **options)
+    for _ in range(3):
+        allocation = scheduler.step([1, 2], hopeless, **facts)
+        assert allocation.step_seconds == pytest.approx(0.007)
+    if not options:
+        planned = ds.plan_capacity(hopeless, shelf, **facts)
+        assert planned.step_seconds == pytest.approx(0.007)
+        assert ds.allocate(hopeless, shelf, **facts).step_seconds == pytest.approx(0.007)
+
+
 def test_the_only_size_that_is_possible_is_priced_with_the_path_although_not_measured():
     """3 requests with exactly 1 draft: 6 tokens, which nobody measured, padded to 32."""
     shelf = ds.SpsProfile([4, 32], step_ms=[10, 20], **EXACT)

@@ -591,3 +591,12 @@ def test_a_monitor_that_cannot_be_is_refused(given, message):
     with pytest.raises(ds.InputError) as error:
         monitor(**given)
     assert str(error.value).startswith(message)
+
+
+def test_a_common_size_past_the_last_probe_counts_as_extrapolated():
+    """Data-parallel ranks pad to 100 tokens; the profile ends at 16."""
+    watch = monitor(profile=PROFILE)
+    watch.record(PLAN, padded_tokens=100)
+    watch.record(PLAN, padded_tokens=16)
+    assert watch.counters["extrapolated_steps"] == 1
+    assert [note.kind for note in watch.explain().notes].count("extrapolated") == 1

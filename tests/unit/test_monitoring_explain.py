@@ -104,6 +104,31 @@ def test_exploring_is_no_reason_for_what_another_request_verified(max_lengths, k
     assert kinds(reasons([plan], gamma=1, profile=CHEAP, **given)) == [kind]
 
 
+@pytest.mark.parametrize(
+    ("planned", "assigned"),
+    [({"max_lengths": [2, 1], "min_lengths": [0, 1]}, None), ({"max_lengths": [2, 0]}, [1, 1])],
+    ids=["the other is fixed", "cut after the plan"],
+)
+def test_exploring_is_why_where_only_the_explored_request_had_a_choice(planned, assigned):
+    """A draft of survival .05 costs more than it brings; the lengths were fixed by exploring."""
+    steep = ds.SpsProfile([1, 2, 3, 4, 8], step_ms=[5, 6, 12, 20, 60])
+    source = ds.AcceptanceEstimator(2, prior=[0.05, 0.001], explore_every=1)
+    scheduler = ds.DelayedScheduler(steep, 2, source=source)
+    scheduler.plan([1, 2], **planned)  # step 0 explores row 1
+    scheduler.assign(max_lengths=assigned)
+    flipped = {name: bound[::-1] for name, bound in planned.items()}
+    found = []
+    for facts in (planned, flipped, planned, flipped):
+        plan = scheduler.plan([1, 2], **facts)
+        taken = scheduler.assign(max_lengths=assigned)
+        watch = monitor(gamma=2, profile=steep)
+        watch.record(taken, **facts, assign_max_lengths=assigned)
+        assert ds.Status.EXPLORING in plan.status or plan.capacity < 3
+        found += [reason.kind for reason in watch.explain().reasons]
+    assert "worth-it" not in found
+    assert "explored" in found
+
+
 def test_cold_start_then_survival():
     scheduler = ds.DelayedScheduler(STEEP, 3, lag=1)
     plans = [in_two_phases(scheduler, CONFIDENCE * 0.2) for _ in range(3)]

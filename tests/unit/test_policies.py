@@ -447,6 +447,18 @@ def test_no_policy_looks_at_a_row_that_may_verify_nothing(filler):
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("filler", [0.0, 0.9, np.nan])
+def test_equal_lengths_learn_nothing_from_behind_a_maximum(filler):
+    """Two requests of .9 everywhere; the second is offered one draft, the rest is filler."""
+    profile = ds.SpsProfile([2, 3, 5], step_seconds=[1.0, 1.1, 1.6])
+    confidence = np.array([[0.9] * 3, [0.9, filler, filler]])
+    batch = ds.Batch(np.arange(2), confidence, max_lengths=np.array([3, 1], np.int32))
+    policy = ds.Uniform(profile, 3, lag=1)
+    state, _ = policy.step(policy.init(), batch)
+    assert state.recent[-1].tolist() == pytest.approx([0.9, 0.81, 0.729], rel=1e-15)
+    assert policy.step(state, batch)[1].lengths.tolist() == [3, 1]
+
+
 def test_equal_lengths_on_the_current_confidences_are_refused():
     with pytest.raises(ds.LosslessnessError, match="lag must be at least 1"):
         ds.Uniform(ds.SpsProfile([1], step_ms=[1]), 3, lag=0)

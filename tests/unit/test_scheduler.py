@@ -87,6 +87,8 @@ def test_the_callers_captures_may_change_afterwards():
     captures = np.array([2, 4, 6])
     scheduler = ds.DelayedScheduler(STEP, 1, captures=captures)
     captures[:] = 9
+    with pytest.raises(ValueError, match="read-only"):
+        scheduler.options.captures[:] = 9
     assert scheduler.configuration_digest == (
         ds.DelayedScheduler(STEP, 1, captures=[2, 4, 6]).configuration_digest
     )
