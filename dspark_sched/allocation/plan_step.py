@@ -66,14 +66,14 @@ def plan(policy, state, request_ids, *, drafts=None, **facts):
     demand, choice, gain, keeps = _decided(policy, demand, older.values, is_drafted)
     if switch is not None:
         plain = _plain(policy, demand)
-        switch = policy.options.drafting.next(switch, _ratio(choice, plain, demand, explored))
+        switch = policy.options.drafting.next(switch, _ratio(choice, plain, demand))
         if not is_drafted:
             choice, gain, keeps = plain, None, False
     bits = policy.resolved.status.value
     bits |= older.bits
     bits |= Status.KEPT_BASELINE.value * keeps
     bits |= Status.NOT_DRAFTED.value * (not is_drafted)
-    bits |= Status.EXPLORING.value * _explores(demand, explored, policy.resolved.is_uniform)
+    bits |= Status.EXPLORING.value * demand.explores
     record = _record(policy, demand, choice, gain, bits, older.num_unknown, switch, is_drafted)
     return Planned(
         plan=msgspec.structs.replace(record, notes=(*record.notes, *notes)) if notes else record,
@@ -114,13 +114,6 @@ def _explored(policy, state, num_requests):
     is_probe = switch is not None and switch.drafts and not switch.is_on
     probe_every = policy.options.drafting.probe_every if is_probe else 0
     return source.explored(state.num_steps, num_requests, probe_every)
-
-
-def _explores(demand, explored, is_uniform):
-    """Whether bounds left anything to explore."""
-    if explored < 0:
-        return False
-    return bool(demand.first.any() if is_uniform else demand.first[explored] > 0)
 
 
 def _older(policy, state, request_ids, survival, demand):
@@ -181,12 +174,12 @@ def _plain(policy, demand):
     return Choice(0, float(demand.num_requests), seconds, profile=profile)
 
 
-def _ratio(choice, plain, demand, explored):
+def _ratio(choice, plain, demand):
     """Throughput of drafting over that of a plain step; None: this step says nothing about it.
 
     It does not where nobody could verify a draft, and where one is verified to learn about it.
     """
-    if choice is None or explored >= 0 or demand.num_emitting == 0 or demand.most == 0:
+    if choice is None or demand.explores or demand.num_emitting == 0 or demand.most == 0:
         return None
     return choice.throughput / plain.throughput
 

@@ -20,8 +20,9 @@ class Demand(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """What is known about a step before it drafts.
 
     ``first``/``last`` are int32 [R] or empty; ``weights`` float64 [R] with mean 1, 0 where nothing
-    is emitted, or empty; ``base_tokens`` counts anchors and other tokens. Once ``priced``, a step
-    with n drafts takes ``overhead + theta[n]`` seconds.
+    is emitted, or empty; ``base_tokens`` counts anchors and other tokens; ``explores``: minimum
+    lengths were raised to learn. Once ``priced``, a step with n drafts takes
+    ``overhead + theta[n]`` seconds.
     """
 
     num_requests: int
@@ -31,6 +32,7 @@ class Demand(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     weights: np.ndarray
     num_emitting: int
     base_tokens: int
+    explores: bool = False
     overhead: float = 0.0
     theta: np.ndarray | None = None
 
@@ -103,9 +105,11 @@ def demanded(
     checks.check_bounds(first, last, policy.gamma)
     if emitting is not None:
         first, last = _without_silent(first, last, emitting, policy.gamma)
+    explores = False
     if explored >= 0:
-        first, last = _given(first, last, num_requests, policy.gamma)
-        first = _with_full(first, last, explored, emitting, policy.resolved.is_uniform)
+        given, last = _given(first, last, num_requests, policy.gamma)
+        first = _with_full(given, last, explored, emitting, policy.resolved.is_uniform)
+        explores = bool((first > given).any())
     base_tokens = num_requests + checks.as_other_tokens(other_tokens)
     is_plain = weights is None and emitting is None
     return Demand(
@@ -116,6 +120,7 @@ def demanded(
         weights=NO_WEIGHTS if is_plain else _scaled(weights, emitting, num_requests),
         num_emitting=num_requests if emitting is None else int(emitting.sum()),
         base_tokens=base_tokens,
+        explores=explores,
     )
 
 

@@ -6,6 +6,7 @@ import numpy as np
 from .. import checks
 from ..types import Status
 from .base import allocation, as_lag, candidates
+from .estimator import conditional
 
 __all__ = ["Uniform", "UniformState"]
 
@@ -68,7 +69,7 @@ class Uniform:
         tokens = len(lengths) + float(checked.survival[verified].sum())
         admitted = int(lengths.sum()) - checked.num_granted
         plan = allocation(checked, self._profile, lengths, admitted, tokens, status=status)
-        return UniformState(recent=(*recent, _mean_survival(checked)), known=known), plan
+        return UniformState(recent=(*recent, _mean_survival(checked, known)), known=known), plan
 
     def _best_length(self, checked, survival):
         """Shortest of the lengths with the best expected throughput."""
@@ -86,12 +87,19 @@ class Uniform:
         return int(np.argmax(throughput >= (1.0 - _TIE) * throughput.max()))
 
 
-def _mean_survival(checked):
-    """Mean per position over the rows usable and offered up to it, never rising; None: no row."""
+def _mean_survival(checked, known):
+    """Mean per position over the rows usable and offered up to it, never rising; None: no row.
+
+    Where there is none, the draft is accepted as often as was known before; if nothing was, always.
+    """
     gamma = checked.survival.shape[1]
     counts = np.arange(gamma) < checked.usable[:, None]
     rows = counts.sum(axis=0)
     if gamma == 0 or rows[0] == 0:
         return None
     sums = np.where(counts, checked.survival, 0.0).sum(axis=0)
-    return np.minimum.accumulate(np.divide(sums, rows, out=np.ones(gamma), where=rows > 0))
+    accepted = np.ones(gamma) if known is None else conditional(known)
+    mean = np.divide(sums, rows, out=accepted, where=rows > 0)
+    for k in np.flatnonzero(rows == 0):
+        mean[k] *= mean[k - 1]
+    return np.minimum.accumulate(mean)

@@ -115,6 +115,7 @@ class LoopModel:
         ]
         is_uniform, can_choose = self.options.get("mode") == "uniform", True
         explored = self.explored(num_requests) if is_drafted else None
+        demanded = list(first)
         if explored is not None:
             common = min(
                 (n for n, emitting in zip(last, emits, strict=True) if emitting), default=0
@@ -148,7 +149,7 @@ class LoopModel:
                 emits=emits,
                 **options,
             )
-            if explored is None and sum(last) > 0:
+            if first == demanded and sum(last) > 0:
                 ratio = self._ratio(found, num_requests, base_tokens)
         weights = naive.mean_one(weights, emits)
         worth = sum(
@@ -167,8 +168,7 @@ class LoopModel:
             too_close=found.too_close,
             num_unknown=num_unknown,
             is_cold=is_cold,
-            is_exploring=explored is not None
-            and (max(first) if is_uniform else first[explored]) > 0,
+            is_exploring=first != demanded,
             expected_tokens=worth * sum(emits) / max(num_requests, 1),
             weights=weights,
             emits=emits,

@@ -300,3 +300,14 @@ def test_every_allocation_names_its_source():
     assert head.step([0], [[0.5, 0.5]]).source == "head"
     learning = ds.DelayedScheduler(profile, gamma=2, source=ds.AcceptanceEstimator(2))
     assert learning.step([0]).source == "estimator"
+
+
+def test_a_step_explores_only_where_that_verifies_more_than_the_bounds_demand():
+    """Row 0 is fixed by its bounds: in its turn nothing is learnt that was not verified anyway."""
+    source = ds.AcceptanceEstimator(2, prior=[0.9, 0.8], explore_every=1)
+    scheduler = ds.DelayedScheduler(STEP, 2, source=source)
+    explored = [
+        ds.Status.EXPLORING in scheduler.step([1, 2], max_lengths=[1, 2], min_lengths=[1, 0]).status
+        for _ in range(4)
+    ]
+    assert explored == [True, False, True, False]

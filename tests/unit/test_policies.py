@@ -459,6 +459,19 @@ def test_equal_lengths_learn_nothing_from_behind_a_maximum(filler):
     assert policy.step(state, batch)[1].lengths.tolist() == [3, 1]
 
 
+@pytest.mark.parametrize("last", [[[0.5] * 4], [[0.5, np.nan, 0.5, 0.5]]], ids=["cut", "nan"])
+def test_equal_lengths_keep_what_they_know_of_positions_that_nobody_was_offered(last):
+    """Half of all drafts are accepted; the last step of a request says so of the first only."""
+    profile = ds.SpsProfile([1, 2, 3, 4, 5], step_seconds=[1.0, 1.2, 1.4, 1.6, 1.8])
+    policy = ds.Uniform(profile, 4, lag=1)
+    whole = ds.Batch(np.arange(1), np.full((1, 4), 0.5))
+    state, _ = policy.step(policy.init(), whole)
+    state, _ = policy.step(state, whole)
+    state, _ = policy.step(state, ds.Batch(np.arange(1), np.array(last), np.array([1], np.int32)))
+    assert state.recent[-1].tolist() == [0.5, 0.25, 0.125, 0.0625]
+    assert policy.step(state, whole)[1].lengths.tolist() == [1]
+
+
 def test_equal_lengths_on_the_current_confidences_are_refused():
     with pytest.raises(ds.LosslessnessError, match="lag must be at least 1"):
         ds.Uniform(ds.SpsProfile([1], step_ms=[1]), 3, lag=0)
