@@ -126,7 +126,10 @@ class LoopOptions(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         if self.baseline == "none" and self.min_gain is None:
             yield "baseline='none' is not used: there is no min_gain"
         if self.drafting is not None and getattr(self.source, "explore_every", 0) == 1:
-            yield "drafting= never switches off: with explore_every=1 every drafted step explores"
+            yield (
+                "drafting= hardly ever switches off: with explore_every=1 every drafted step "
+                "explores whose bounds leave a choice"
+            )
         if cost.unmeasured:
             yield (
                 f"captured sizes {', '.join(map(str, cost.unmeasured))} were not measured, so "

@@ -9,7 +9,7 @@ from ..kernels import hot
 from ..types import Status, StepPlan
 from .base import status_of, step_time
 from .history import UNKNOWN, prior_bits, realigned
-from .planning import Choice, Demand, best_ragged, best_uniform, demanded, filled, guarded
+from .planning import Choice, Demand, best_ragged, best_uniform, demanded, filled, guarded, has_room
 
 __all__ = ["Planned", "plan"]
 
@@ -179,7 +179,7 @@ def _ratio(choice, plain, demand):
 
     It does not where nobody could verify a draft, and where one is verified to learn about it.
     """
-    if choice is None or demand.explores or demand.num_emitting == 0 or demand.most == 0:
+    if choice is None or demand.explores or not has_room(demand, choice.uniform_length is not None):
         return None
     return choice.throughput / plain.throughput
 

@@ -10,7 +10,16 @@ from .base import as_bounds, granted_drafts
 from .estimator import as_mask
 from .scratch import scratch
 
-__all__ = ["Choice", "Demand", "best_ragged", "best_uniform", "demanded", "filled", "guarded"]
+__all__ = [
+    "Choice",
+    "Demand",
+    "best_ragged",
+    "best_uniform",
+    "demanded",
+    "filled",
+    "guarded",
+    "has_room",
+]
 
 NO_WEIGHTS = np.empty(0)
 _TIE = 1e-12  # algorithms.md, Arithmetic
@@ -226,6 +235,13 @@ def _common_range(demand):
             f"{most}; lower min_lengths, or leave that request out of this step"
         )
     return least, most
+
+
+def has_room(demand, is_uniform):
+    """Whether anybody could verify a draft; equal lengths are those that suit all."""
+    if demand.num_emitting == 0:
+        return False
+    return _common_range(demand)[1] > 0 if is_uniform else demand.most > 0
 
 
 def guarded(choice, demand, values, cost, min_gain, baseline):

@@ -6,7 +6,6 @@ import numpy as np
 from .. import checks
 from ..types import Status
 from .base import allocation, as_lag, candidates
-from .estimator import conditional
 
 __all__ = ["Uniform", "UniformState"]
 
@@ -69,7 +68,8 @@ class Uniform:
         tokens = len(lengths) + float(checked.survival[verified].sum())
         admitted = int(lengths.sum()) - checked.num_granted
         plan = allocation(checked, self._profile, lengths, admitted, tokens, status=status)
-        return UniformState(recent=(*recent, _mean_survival(checked, known)), known=known), plan
+        newest = next((mean for mean in reversed(recent) if mean is not None), known)
+        return UniformState((*recent, _mean_survival(checked, newest)), known), plan
 
     def _best_length(self, checked, survival):
         """Shortest of the lengths with the best expected throughput."""
@@ -90,16 +90,18 @@ class Uniform:
 def _mean_survival(checked, known):
     """Mean per position over the rows usable and offered up to it, never rising; None: no row.
 
-    Where there is none, the draft is accepted as often as was known before; if nothing was, always.
+    Where there is none, the draft is accepted as often as in the ``known`` mean; if that says
+    nothing, always.
     """
     gamma = checked.survival.shape[1]
     counts = np.arange(gamma) < checked.usable[:, None]
     rows = counts.sum(axis=0)
     if gamma == 0 or rows[0] == 0:
         return None
+    num_seen = int(np.count_nonzero(rows))
     sums = np.where(counts, checked.survival, 0.0).sum(axis=0)
-    accepted = np.ones(gamma) if known is None else conditional(known)
-    mean = np.divide(sums, rows, out=accepted, where=rows > 0)
-    for k in np.flatnonzero(rows == 0):
-        mean[k] *= mean[k - 1]
-    return np.minimum.accumulate(mean)
+    seen = np.minimum.accumulate(sums[:num_seen] / rows[:num_seen])
+    accepted = np.ones(gamma)
+    if known is not None:
+        np.divide(known[1:], known[:-1], out=accepted[1:], where=known[:-1] > 0.0)
+    return np.r_[seen, seen[-1] * np.cumprod(accepted[num_seen:])]

@@ -149,7 +149,9 @@ class LoopModel:
                 emits=emits,
                 **options,
             )
-            if first == demanded and sum(last) > 0:
+            room = [n for n, emitting in zip(last, emits, strict=True) if emitting]
+            room = min(room, default=0) if is_uniform else sum(room)
+            if first == demanded and room > 0:
                 ratio = self._ratio(found, num_requests, base_tokens)
         weights = naive.mean_one(weights, emits)
         worth = sum(

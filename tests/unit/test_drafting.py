@@ -206,6 +206,20 @@ def test_a_pass_without_room_for_a_draft_does_not_turn_drafting_off(facts):
         assert plan.draft_next
 
 
+@pytest.mark.parametrize("explore_every", [0, 1, 16])
+def test_one_request_on_its_last_token_does_not_turn_equal_windows_off(explore_every):
+    """Its maximum of 0 is the length of all in that step, and says nothing about the next."""
+    source = ds.AcceptanceEstimator(1, prior=[0.9], explore_every=explore_every)
+    wide = ds.SpsProfile([1, 8], step_seconds=[1.0, 1.1], lookup="linear")
+    drafting = ds.Drafting(ds.SpsProfile([1, 8], step_seconds=[1.0, 1.05]), dwell=16)
+    scheduler = ds.DelayedScheduler(wide, 1, mode="uniform", source=source, drafting=drafting)
+    for step in range(8):
+        most = [0, 1, 1] if step == 4 else [1, 1, 1]
+        plan = scheduler.plan([1, 2, 3], max_lengths=most)
+        assert scheduler.assign().lengths.tolist() == [min(most)] * 3
+        assert plan.draft_next
+
+
 @pytest.mark.parametrize(
     ("beyond", "ids", "facts", "options"),
     [
@@ -252,7 +266,7 @@ def test_a_plain_profile_must_price_every_batch():
 def test_exploring_at_every_step_is_noted_where_it_keeps_drafting_on():
     source = ds.AcceptanceEstimator(1, explore_every=1)
     notes = scheduler_of(source=source).plan([7]).notes
-    assert any("explore_every=1 every drafted step explores" in note for note in notes)
+    assert any("with explore_every=1 every drafted step explores" in note for note in notes)
 
 
 def test_a_plain_profile_with_a_draft_part_is_refused():

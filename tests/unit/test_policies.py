@@ -472,6 +472,16 @@ def test_equal_lengths_keep_what_they_know_of_positions_that_nobody_was_offered(
     assert policy.step(state, whole)[1].lengths.tolist() == [1]
 
 
+@pytest.mark.parametrize("lag", [1, 2, 3])
+def test_equal_lengths_carry_the_newest_they_know_from_a_mean_that_does_not_rise(lag):
+    """Half of all are accepted. Then two rows, .1 cut to 1 and (.9, 1) cut to 2: .5 twice."""
+    policy = ds.Uniform(ds.SpsProfile([1, 99], step_ms=[1, 2]), 4, lag=lag)
+    state, _ = policy.step(policy.init(), ds.Batch(np.arange(2), np.full((2, 4), 0.5)))
+    rows = np.array([[0.1, 1.0, 1.0, 1.0], [0.9, 1.0, 1.0, 1.0]])
+    state, _ = policy.step(state, ds.Batch(np.arange(2), rows, np.array([1, 2], np.int32)))
+    assert state.recent[-1].tolist() == [0.5, 0.5, 0.25, 0.125]
+
+
 def test_equal_lengths_on_the_current_confidences_are_refused():
     with pytest.raises(ds.LosslessnessError, match="lag must be at least 1"):
         ds.Uniform(ds.SpsProfile([1], step_ms=[1]), 3, lag=0)
