@@ -30,6 +30,7 @@ __all__ = [
     "check_bounds",
     "check_choice",
     "check_confidence",
+    "check_drafts",
     "check_flag",
     "check_gamma",
     "check_lengths_out",
@@ -308,6 +309,12 @@ def check_flag(value, name):
     """Raise unless ``value`` is True or False."""
     if not isinstance(value, bool | np.bool):
         raise InputError(f"{name} must be True or False; got {shown(value)}")
+
+
+def check_drafts(drafts):
+    """Raise unless a step is told to draft, not to draft, or nothing."""
+    if drafts is not None and not isinstance(drafts, bool | np.bool):
+        raise InputError(f"drafts must be True, False or None; got {drafts!r}")
 
 
 def check_choice(value, choices, name):

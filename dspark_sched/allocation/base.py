@@ -60,14 +60,12 @@ class Policy(Protocol):
 class Candidates(msgspec.Struct, frozen=True, eq=False):
     """A checked batch, for policies that need no kernel of their own.
 
-    ``survival`` is float64 [R, gamma], 0 from the first unusable value of a row on; ``usable``
-    [R] are the positions before that value that are offered, too;
+    ``survival`` is float64 [R, gamma], 0 from the first unusable value of a row on;
     ``first``/``last`` are int32 [R] minimum and maximum lengths; ``base_tokens`` is the batch
     with the minimum lengths only, ``num_eligible`` the drafts between the bounds.
     """
 
     survival: np.ndarray
-    usable: np.ndarray
     first: np.ndarray
     last: np.ndarray
     num_granted: int
@@ -94,7 +92,6 @@ def candidates(
     num_granted = int(first.sum())
     return Candidates(
         survival=survival,
-        usable=np.minimum(_num_usable(confidence), last),
         first=first,
         last=last,
         num_granted=num_granted,
@@ -102,12 +99,6 @@ def candidates(
         base_tokens=num_requests + checks.as_other_tokens(other_tokens) + num_granted,
         num_invalid_rows=num_invalid if validate else 0,
     )
-
-
-def _num_usable(confidence):
-    """Positions of each row before the first that is NaN or outside [0, 1]."""
-    is_good = (confidence >= 0.0) & (confidence <= 1.0)
-    return np.logical_and.accumulate(is_good, axis=1).sum(axis=1)
 
 
 def as_bounds(min_lengths, max_lengths, num_requests, gamma):

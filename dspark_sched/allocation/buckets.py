@@ -40,6 +40,10 @@ class StepCost:
         place = int(np.searchsorted(self.captures, batch_tokens))
         return int(self.captures[place]) if place < len(self.captures) else -1
 
+    def padded(self, batch_tokens):
+        """Tokens that a pass of ``batch_tokens`` runs at."""
+        return max(batch_tokens, self.bucket(batch_tokens))
+
     def curve(self, base_tokens, num_drafts, num_requests, granted=0):
         """(overhead, theta), as ``SpsProfile.curve`` gives them, at the padded sizes."""
         if self.captures is None:
@@ -50,18 +54,16 @@ class StepCost:
         if unable.any():  # past the last probe of a profile that refuses to go on
             theta = theta[: int(np.argmax(unable))]
             if not len(theta):
-                raise self.profile.beyond_error(max(base_tokens, self.bucket(base_tokens)))
+                raise self.profile.beyond_error(self.padded(base_tokens))
         if granted < len(theta) and theta[granted] == np.inf:  # lookup="exact": it can always run
             theta = theta.copy()
-            smallest = base_tokens + granted
-            padded = max(smallest, self.bucket(smallest))
+            padded = self.padded(base_tokens + granted)
             theta[granted] = self.profile.curve(padded, 0, num_requests)[1][0]
         return overhead, theta
 
     def seconds(self, batch_tokens, num_requests):
         """Time of a step that runs in any case, whatever was measured; 0 where nothing runs."""
-        padded = max(batch_tokens, self.bucket(batch_tokens))
-        return step_time(self.profile, padded, num_requests)
+        return step_time(self.profile, self.padded(batch_tokens), num_requests)
 
     def _padded_theta(self, first, stop):
         """Theta of the batch sizes ``first`` to ``stop`` - 1 where they are padded; NaN: refused.

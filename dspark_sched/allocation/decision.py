@@ -266,7 +266,7 @@ class Decision(msgspec.Struct, frozen=True, eq=False, kw_only=True):
                 f"recorded with Decision.of"
             )
         num_requests = checks.as_array(request_ids, "request_ids").size
-        other_tokens = checks.as_count(other_tokens, "other_tokens")
+        other_tokens = checks.as_other_tokens(other_tokens)
         if plan.batch_tokens != num_requests + other_tokens + plan.capacity:
             raise InputError(
                 f"the plan has {plan.batch_tokens} batch tokens, but {num_requests} requests, "

@@ -75,8 +75,7 @@ def inputs_digest(
         num_requests = rows if num_requests is None else num_requests
     elif num_requests is None:
         num_requests = 0 if request_ids is None else np.size(request_ids)
-    if drafts is not None and not isinstance(drafts, bool | np.bool):
-        raise InputError(f"drafts must be True, False or None; got {drafts!r}")
+    checks.check_drafts(drafts)
     most = _bound(max_lengths, num_requests, gamma, "max_lengths")
     emits = _per_row(emits, num_requests, True, "emits")
     parts = (

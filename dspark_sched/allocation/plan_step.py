@@ -88,10 +88,9 @@ def plan(policy, state, request_ids, *, drafts=None, **facts):
 
 def _switched(switch, drafts):
     """(the switch, told what this step really does; whether it drafts; what to note about it)."""
+    checks.check_drafts(drafts)
     if drafts is None:
         return switch, switch is None or switch.drafts, ()
-    if not isinstance(drafts, bool | np.bool):
-        raise InputError(f"drafts must be True, False or None; got {drafts!r}")
     if switch is None:
         if not drafts:
             raise InputError(
@@ -168,8 +167,7 @@ def _chosen(policy, demand, values):
 def _plain(policy, demand):
     """The step without drafting."""
     profile = policy.options.drafting.plain_profile
-    tokens = demand.base_tokens
-    padded = max(tokens, policy.resolved.cost.bucket(tokens))
+    padded = policy.resolved.cost.padded(demand.base_tokens)
     seconds = step_time(profile, padded, demand.num_requests)
     return Choice(0, float(demand.num_requests), seconds, profile=profile)
 

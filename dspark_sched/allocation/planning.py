@@ -215,9 +215,8 @@ def best_uniform(demand, values, cost, path_seconds):
     seconds[0] = demand.seconds(int(num_drafts[0]), cost) + path_seconds  # it can always run
     throughput = worth / np.where(seconds > 0.0, seconds, np.inf)
     best = int(np.argmax(throughput >= (1.0 - _TIE) * throughput.max()))
-    drafts = int(num_drafts[best])
-    seconds = demand.seconds(drafts, cost) + path_seconds
-    return Choice(drafts, float(worth[best]), seconds, profile, low + best, path_seconds)
+    value, seconds = float(worth[best]), float(seconds[best])
+    return Choice(int(num_drafts[best]), value, seconds, profile, low + best, path_seconds)
 
 
 def _common_range(demand):

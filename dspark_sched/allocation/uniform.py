@@ -69,7 +69,7 @@ class Uniform:
         admitted = int(lengths.sum()) - checked.num_granted
         plan = allocation(checked, self._profile, lengths, admitted, tokens, status=status)
         newest = next((mean for mean in reversed(recent) if mean is not None), known)
-        return UniformState((*recent, _mean_survival(checked, newest)), known), plan
+        return UniformState((*recent, _mean_survival(confidence, checked, newest)), known), plan
 
     def _best_length(self, checked, survival):
         """Shortest of the lengths with the best expected throughput."""
@@ -87,14 +87,16 @@ class Uniform:
         return int(np.argmax(throughput >= (1.0 - _TIE) * throughput.max()))
 
 
-def _mean_survival(checked, known):
+def _mean_survival(confidence, checked, known):
     """Mean per position over the rows usable and offered up to it, never rising; None: no row.
 
     Where there is none, the draft is accepted as often as in the ``known`` mean; if that says
     nothing, always.
     """
     gamma = checked.survival.shape[1]
-    counts = np.arange(gamma) < checked.usable[:, None]
+    is_good = (confidence >= 0.0) & (confidence <= 1.0)
+    counts = np.logical_and.accumulate(is_good, axis=1)
+    counts &= np.arange(gamma) < checked.last[:, None]
     rows = counts.sum(axis=0)
     if gamma == 0 or rows[0] == 0:
         return None

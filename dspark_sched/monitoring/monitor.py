@@ -191,8 +191,7 @@ class Monitor:
         )
         saved = 0
         if offered > verified:
-            whole = base_tokens + offered
-            saved = max(0, max(whole, self._cost.bucket(whole)) - ran)
+            saved = max(0, self._cost.padded(base_tokens + offered) - ran)
         self._count(
             bits,
             steps=1,
