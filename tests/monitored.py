@@ -1,5 +1,6 @@
 """A monitor, a plan for it, and why it says that anything was trimmed."""
 
+import msgspec
 import numpy as np
 
 import dspark_sched as ds
@@ -17,3 +18,10 @@ def in_two_phases(scheduler, confidence, **bounds):
     """A step with its plan, as the record of a scheduler's choice."""
     scheduler.plan(np.arange(len(confidence)), **bounds)
     return scheduler.assign(confidence)
+
+
+def undrafted():
+    """A step that was told not to draft."""
+    return msgspec.structs.replace(
+        ds.allocate(CONFIDENCE, PROFILE, capacity=0), status=ds.Status.NOT_DRAFTED
+    )

@@ -43,6 +43,16 @@ def test_growth_is_drawn_from_measurements(tmp_path):
 
 
 @pytest.mark.slow
+def test_nearly_saturated_batches_are_compared_call_by_call():
+    done = run("nearly_saturated.py")
+    assert done.returncode == 0, done.stderr
+    heading, *rows = done.stdout.splitlines()
+    assert heading.split() == ["public", "call", "R", "gamma", "ratio"]
+    assert len(rows) == 2 * 5
+    assert all(float(row.split()[-1]) > 0.0 for row in rows)
+
+
+@pytest.mark.slow
 def test_the_compiled_ratio_search_agrees_with_plan_capacity():
     done = run("ratio_search.py")  # it asserts that
     assert done.returncode == 0, done.stderr
